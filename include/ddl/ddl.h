@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ddl/ddl.h - the C API of DDL for Slurm: topology-aware persistent collectives.
+ *
+ * A communicator (struct ddl_comm) holds the ranks of a job step, the plan (where they sit in the switch tree) and the
+ * connections between them. A request (struct ddl_request) is a persistent collective: created once, started many times.
+ *
+ *     struct ddl_comm *comm;
+ *     struct ddl_request *sum;
+ *     struct ddl_error err;
+ *     if (ddl_comm_create(NULL, &comm, &err) < 0 ||
+ *         ddl_allreduce_init(grad, grad, n, DDL_FLOAT32, DDL_SUM, comm, NULL, &sum, &err) < 0)
+ *             errx(1, "%s", err.text);
+ *     for (...) {
+ *             ddl_start(sum);
+ *             ... compute ...
+ *             if (ddl_wait(sum) < 0) { ddl_comm_get_error(comm, &err); errx(1, "%s", err.text); }
+ *     }
+ *     ddl_request_free(sum);
+ *     ddl_comm_destroy(comm);
+ *
+ * Threads: every call may come from any thread; a request is used by one thread at a time. Calls that create requests on one
+ * communicator are made in the same order on every rank (requests are matched by that order); starts may come in any order.
+ * After fork() the child must not touch communicators or requests of its parent.
+ * Errors: see ddl/error.h. After the first failure on the data path a communicator is aborted: every later call returns that
+ * error, and ddl_comm_get_error() tells the sentence.
+ */
+#ifndef DDL_H
+#define DDL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ddl/error.h>
+#include <ddl/version.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ddl_comm;
+struct ddl_request;
+
+/* Element types of user buffers. */
+enum ddl_type {
+	DDL_FLOAT64 = 1,  /* IEEE binary64, 8 bytes */
+	DDL_FLOAT32 = 2,  /* IEEE binary32, 4 bytes */
+	DDL_FLOAT16 = 3,  /* IEEE binary16, 2 bytes, reduced in float32 */
+	DDL_BFLOAT16 = 4, /* bfloat16, 2 bytes, reduced in float32 */
+	DDL_INT64 = 5,    /* two's complement, 8 bytes */
+	DDL_INT32 = 6,    /* two's complement, 4 bytes */
+	DDL_INT8 = 7,     /* two's complement, 1 byte */
+	DDL_UINT8 = 8,    /* unsigned, 1 byte */
+};
+
+/* Reduction operations. Integer sums and products wrap. */
+enum ddl_op {
+	DDL_SUM = 1,  /* sum over the ranks */
+	DDL_AVG = 2,  /* sum divided by the number of ranks; integers truncate towards zero */
+	DDL_MIN = 3,  /* minimum; NaN if any input is NaN */
+	DDL_MAX = 4,  /* maximum; NaN if any input is NaN */
+	DDL_PROD = 5, /* product over the ranks */
+};
+
+/* Types in which elements travel between ranks. */
+enum ddl_wire {
+	DDL_WIRE_AUTO = 0,     /* what the plan says (--ddl=...,wire=), else the element type */
+	DDL_WIRE_NATIVE = 1,   /* the element type */
+	DDL_WIRE_BFLOAT16 = 2, /* DDL_FLOAT32 data travel as bfloat16; other types natively */
+	DDL_WIRE_FLOAT16 = 3,  /* DDL_FLOAT32 data travel as float16; other types natively */
+};
+
+/*
+ * A key-value store of the caller's, over which ranks find each other where there is no PMIx (for example torch's store).
+ * Both calls return 0 or a negative errno and may be called only while ddl_comm_create() runs, from its thread.
+ */
+struct ddl_store {
+	void *context; /* handed to the callbacks */
+	int rank;      /* this process's rank, 0 ... size-1 */
+	int size;      /* number of ranks, at least 1 */
+	/* Publishes size bytes under key; a key is set once. */
+	int (*set)(void *context, const char *key, const void *data, size_t size);
+	/* Waits up to timeout_ms for key and copies it to data (room for capacity bytes); *size is its full size, also when
+	 * that exceeds capacity, in which case nothing is copied and -EMSGSIZE is returned. -ETIMEDOUT when it never came. */
+	int (*get)(void *context, const char *key, void *data, size_t capacity, size_t *size, int timeout_ms);
+};
+
+/* How a communicator is made. Fill with DDL_COMM_OPTIONS_INIT, then change what you need. */
+struct ddl_comm_options {
+	size_t struct_size;            /* sizeof(struct ddl_comm_options), so that fields can be added */
+	const struct ddl_store *store; /* borrowed until ddl_comm_create() returns; NULL: PMIx, else alone */
+	const char *plan;              /* plan text; borrowed; NULL: DDL_PLAN from the environment, else built by exchange */
+	const char *transports;        /* comma-separated names as `ddl info` prints them; NULL: DDL_TRANSPORTS, else all usable */
+	const char *interfaces;        /* comma-separated interface names for tcp; NULL: DDL_NET, else by rule */
+	int timeout_ms;                /* deadline of every call that waits for peers; 0: DDL_TIMEOUT (seconds), else 600 s */
+	int progress_threads;          /* 0 or 1 service thread; -1: DDL_PROGRESS, else what the plan says, else 0 */
+};
+#define DDL_COMM_OPTIONS_INIT                                                                                                      \
+	{                                                                                                                          \
+		sizeof(struct ddl_comm_options), NULL, NULL, NULL, NULL, 0, -1                                                     \
+	}
+
+/* How a request is made. Fill with DDL_REQUEST_OPTIONS_INIT, then change what you need. Must be the same on every rank. */
+struct ddl_request_options {
+	size_t struct_size;    /* sizeof(struct ddl_request_options) */
+	enum ddl_wire wire;    /* type in which the elements travel */
+	int priority;          /* higher goes first; default 0 */
+	int rings;             /* rings that share the data, 1 ... 64; 0: what the plan says, else 1 */
+	const char *algorithm; /* name as `ddl info` prints it; borrowed; NULL: DDL_ALGO, else chosen */
+};
+#define DDL_REQUEST_OPTIONS_INIT                                                                                                   \
+	{                                                                                                                          \
+		sizeof(struct ddl_request_options), DDL_WIRE_AUTO, 0, 0, NULL                                                      \
+	}
+
+/*
+ * ddl_version - the version of the library in use, such as "0.1.0". Static.
+ */
+const char *ddl_version(void);
+
+/*
+ * ddl_type_size - bytes of one element of a type; 0 for an unknown type.
+ */
+size_t ddl_type_size(enum ddl_type type);
+
+/*
+ * ddl_comm_create - makes the communicator of all ranks of the job step. Collective; blocks until all ranks called it.
+ *
+ * Ranks come from options->store where given, else from PMIx (srun --mpi=pmix, ddl run, mpirun), else the process is alone.
+ * The plan of rank 0 counts; without one it is built from what the nodes know of themselves. At most two fences.
+ *
+ * options  NULL: all defaults
+ * comm     written on success; freed with ddl_comm_destroy()
+ * err      may be NULL
+ * Returns 0; -EINVAL; -ENOMEM; -ENOENT (an interface or transport named does not exist); -EPROTO (a rank has another plan or an
+ * incompatible library; the sentence names it); -ETIMEDOUT (a rank never came; named where known); -EBADMSG (broken plan text).
+ */
+int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **comm, struct ddl_error *err);
+
+/*
+ * ddl_comm_destroy - frees a communicator and what it owns. Requests must have been freed before. NULL does nothing.
+ * Says goodbye to the connected peers and waits for theirs, so that what is under way arrives; bounded by the communicator's
+ * deadline, and at once after an abort.
+ */
+void ddl_comm_destroy(struct ddl_comm *comm);
+
+/*
+ * ddl_comm_abort - aborts a communicator: every waiting and later call on any rank returns -ECANCELED. Does not block.
+ * reason   one sentence that the other ranks report, may be NULL; borrowed
+ * Returns 0, or the error that aborted it before.
+ */
+int ddl_comm_abort(struct ddl_comm *comm, const char *reason);
+
+/*
+ * ddl_comm_get_error - the first failure of a communicator, as a sentence that names rank, node, request and step.
+ * Returns its code (also in err->code), 0 if there was none (err is not written then). err may be NULL. Never blocks.
+ */
+int ddl_comm_get_error(const struct ddl_comm *comm, struct ddl_error *err);
+
+/* ddl_comm_rank - this process's rank, 0 ... ddl_comm_size()-1. */
+int ddl_comm_rank(const struct ddl_comm *comm);
+
+/* ddl_comm_size - the number of ranks. */
+int ddl_comm_size(const struct ddl_comm *comm);
+
+/*
+ * ddl_comm_plan - the plan in force as one line of text (doc/plan_format.md), the same bytes on every rank.
+ * Owned by the communicator.
+ */
+const char *ddl_comm_plan(const struct ddl_comm *comm);
+
+/*
+ * ddl_comm_order - the ranks in the order of a ring of the plan.
+ * ring     0 ... 63
+ * order    written: ddl_comm_size() ranks; the successor of the last is the first
+ * Returns 0 or -EINVAL.
+ */
+int ddl_comm_order(const struct ddl_comm *comm, int ring, int *order);
+
+/* ddl_comm_node_name - name of the node of a rank, as the plan knows it; NULL for a rank out of range. Owned by comm. */
+const char *ddl_comm_node_name(const struct ddl_comm *comm, int rank);
+
+/*
+ * ddl_allreduce_init - a persistent all-reduce: recv[i] = op over all ranks r of send_r[i], i < count.
+ *
+ * send, recv  count elements of type; equal pointers reduce in place, other overlap is not allowed; borrowed until
+ *             ddl_request_free(). May be NULL if count is 0.
+ * options     NULL: defaults. The same on every rank, as are count, type and op.
+ * request     written on success; freed with ddl_request_free()
+ * All ranks end with bitwise equal results, and a given plan, count and algorithm gives the same bits in every run.
+ * Source: ring all-reduce, Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
+ * Does not wait for other ranks; that they pass the same arguments is checked before the first byte moves (ddl_wait: -EPROTO).
+ * Returns 0; -EINVAL; -ENOMEM; -EOPNOTSUPP (no such algorithm for this); or the error that aborted the communicator.
+ */
+int ddl_allreduce_init(const void *send, void *recv, size_t count, enum ddl_type type, enum ddl_op op, struct ddl_comm *comm,
+		       const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);
+
+/*
+ * ddl_broadcast_init - a persistent broadcast: buffer of every rank becomes that of rank root, count elements of type.
+ * Arguments, ownership and errors as in ddl_allreduce_init(). Elements travel natively: the copies are exact.
+ * Source: pipelined chain broadcast along the ring order.
+ */
+int ddl_broadcast_init(void *buffer, size_t count, enum ddl_type type, int root, struct ddl_comm *comm,
+		       const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);
+
+/*
+ * ddl_barrier_init - a persistent barrier: no rank completes a start before every rank has started it.
+ * Source: dissemination barrier, Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", 1988.
+ */
+int ddl_barrier_init(struct ddl_comm *comm, const struct ddl_request_options *options, struct ddl_request **request,
+		     struct ddl_error *err);
+
+/*
+ * ddl_start - starts a request. Does not block, allocates nothing.
+ * Returns 0; -EINVAL if it is already active; or the error that aborted the communicator.
+ */
+int ddl_start(struct ddl_request *request);
+
+/*
+ * ddl_test - makes progress and asks whether a request is complete. Does not block.
+ * Returns 1 complete (or not started); 0 not yet; negative: -EPROTO (ranks disagree on the call), -ECONNRESET (a peer died),
+ * -ETIMEDOUT, -ECANCELED (aborted). ddl_comm_get_error() tells the sentence.
+ */
+int ddl_test(struct ddl_request *request);
+
+/*
+ * ddl_wait - blocks until a request is complete: spins for some microseconds, then sleeps.
+ * Returns 0 complete (or not started), negative as ddl_test().
+ */
+int ddl_wait(struct ddl_request *request);
+
+/*
+ * ddl_request_free - frees a request that is not active. NULL does nothing. Not collective.
+ * Returns 0; -EINVAL if it is active (unless the communicator was aborted).
+ */
+int ddl_request_free(struct ddl_request *request);
+
+/*
+ * ddl_allreduce, ddl_broadcast, ddl_barrier - the blocking forms. They look a matching persistent request up in a cache of the
+ * communicator (same collective, count, type, operation and root; the buffers may change) and start it; the first call of a
+ * kind pays for its creation. Called in the same order on every rank. Returns 0 or negative as the _init form and ddl_wait().
+ */
+int ddl_allreduce(const void *send, void *recv, size_t count, enum ddl_type type, enum ddl_op op, struct ddl_comm *comm);
+int ddl_broadcast(void *buffer, size_t count, enum ddl_type type, int root, struct ddl_comm *comm);
+int ddl_barrier(struct ddl_comm *comm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * options.h - what a user may ask for with --ddl=MODE[,key=value...], and the tables that name it.
+ *
+ * The same spelling serves the command line, the plan's text and the environment; `--ddl=help` and `ddl info` print the tables.
+ */
+#ifndef DDL_PLAN_OPTIONS_H
+#define DDL_PLAN_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <ddl/error.h>
+
+#define DDL__RINGS_MAX  64  /* rings a plan may ask for */
+#define DDL__TRACE_SIZE 256 /* bytes of a trace folder's path, with NUL */
+
+enum ddl__mode {
+	DDL__MODE_OFF = 0,       /* no plan */
+	DDL__MODE_AUTO = 1,      /* the runtime chooses */
+	DDL__MODE_RING = 2,      /* flat rings over all ranks */
+	DDL__MODE_MULTIRING = 3, /* rings over the levels of the tree */
+	DDL__MODE_HELP = 4,      /* print what exists */
+};
+
+enum ddl__order {
+	DDL__ORDER_TOPOLOGY = 0, /* by switch */
+	DDL__ORDER_SLURM = 1,    /* the order of Slurm's node list: switches ignored */
+};
+
+enum ddl__wire_name { /* values of enum ddl_wire in ddl.h, which plan/ does not include */
+		      DDL__WIRE_AUTO = 0,
+		      DDL__WIRE_NATIVE = 1,
+		      DDL__WIRE_BFLOAT16 = 2,
+		      DDL__WIRE_FLOAT16 = 3,
+};
+
+struct ddl__options {
+	enum ddl__mode mode;         /* default DDL__MODE_OFF */
+	uint32_t rings;              /* 1 ... DDL__RINGS_MAX; 0: the runtime chooses */
+	enum ddl__wire_name wire;    /* type in which float32 data travel */
+	enum ddl__order order;       /* order of the plan's nodes */
+	int progress;                /* service threads a rank, 0 or 1; -1: not said */
+	char trace[DDL__TRACE_SIZE]; /* folder for traces; "": none */
+};
+
+struct ddl__choice {             /* one row of a table of what can be chosen */
+	int id;                  /* the enum's value */
+	const char *name;        /* spelling */
+	const char *description; /* one line for people */
+};
+
+/* Tables, ended by a row whose name is NULL. */
+extern const struct ddl__choice ddl__modes[];
+extern const struct ddl__choice ddl__orders[];
+extern const struct ddl__choice ddl__wires[];       /* auto, native, bf16, f16 */
+extern const struct ddl__choice ddl__option_keys[]; /* rings, wire, order, progress, trace */
+
+/* The row of a table with that id or that name (length bytes); NULL if there is none. */
+const struct ddl__choice *ddl__choice_by_id(const struct ddl__choice *table, int id);
+const struct ddl__choice *ddl__choice_by_name(const struct ddl__choice *table, const char *name, size_t length);
+
+/* Sets the defaults: mode off, everything else unsaid. */
+void ddl__options_init(struct ddl__options *options);
+
+/*
+ * Parses "MODE[,key=value...]" over the defaults. "ring", "multiring,rings=2,wire=bf16".
+ * Returns 0; -EINVAL with a sentence that names the bad word and lists what exists.
+ */
+int ddl__options_parse(const char *text, struct ddl__options *options, struct ddl_error *err);
+
+/* Sets one key from its value (NUL-ended); the same errors as ddl__options_parse(). */
+int ddl__options_set(struct ddl__options *options, const char *key, const char *value, struct ddl_error *err);
+
+/* Prints the modes and keys, one a line, for --ddl=help. */
+void ddl__options_help(FILE *out);
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * transport.h - the one contract between the engine and what moves bytes: lanes with slots and credits.
+ *
+ * A lane is one direction between two ranks that belongs to one request. The receiver owns its slots: it opens the lane
+ * (rx_open), and the announcement that reaches the sender grants all slots as credits. The sender fills the next free slot
+ * (tx_slot) and sends it (tx_send); the receiver sees landed slices in order (rx_slot), reads them in place and returns the credit
+ * (rx_release). So a sender never sends what the receiver cannot hold, one stalled request never blocks another on the same
+ * connection, and data may land before the receiver's request was started.
+ *
+ * Opening a lane never waits for the peer: until the peer's announcement came, tx_slot has no credit. Connections are made lazily,
+ * by the lower rank to the higher one's address, when the first lane with that peer is opened on either side; both have
+ * the connection in their schedules.
+ *
+ * Threads: the engine calls every op of one transport under one lock, except wake-ups, which are the kernel's.
+ * Nothing here sleeps. A transport registers its file descriptors in the engine's epoll set with a struct ddl__poll_source.
+ */
+#ifndef DDL_TRANSPORT_TRANSPORT_H
+#define DDL_TRANSPORT_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ddl/error.h>
+
+#define DDL__SECRET_SIZE    32   /* bytes of the job's secret */
+#define DDL__ADDRESS_MAX    1024 /* bytes of a transport's address */
+#define DDL__SLOTS_MAX      64   /* slots of a lane */
+#define DDL__SLOT_BYTES_MAX (1u << 22)
+
+struct ddl__transport;
+struct ddl__tx; /* sender's end of a lane; each transport has its own struct */
+struct ddl__rx; /* receiver's end of a lane */
+
+struct ddl__call {           /* the call a request was made by; compared between ranks before the first byte. No padding. */
+	uint32_t collective; /* enum ddl__collective */
+	uint32_t algorithm;  /* id of the selection table */
+	uint32_t type;       /* enum ddl_type */
+	uint32_t op;         /* enum ddl_op; 0 none */
+	uint32_t wire;       /* enum ddl_wire, resolved */
+	int32_t root;        /* -1 none */
+	uint32_t rings;      /* rings that share the data */
+	int32_t priority;    /* higher goes first */
+	uint64_t count;      /* elements */
+};
+
+struct ddl__lane {           /* a lane as both ends must describe it. No padding. */
+	uint32_t request;    /* id of the request, the same on every rank */
+	uint32_t index;      /* which lane of the request (the same number at both ends) */
+	uint32_t slots;      /* 1 ... DDL__SLOTS_MAX */
+	uint32_t slot_bytes; /* 0 ... DDL__SLOT_BYTES_MAX; 0: slices carry no bytes */
+	struct ddl__call call;
+};
+
+struct ddl__poll_source {                                                /* epoll_event.data.ptr points to one of these */
+	void (*ready)(struct ddl__poll_source *source, uint32_t events); /* called under the engine's lock */
+};
+
+struct ddl__events { /* what a transport tells the engine; called under the engine's lock; must not call back into the transport */
+	/* A peer announced its receiving end of a lane; comes for every announcement, also for requests that are not created yet. */
+	void (*announced)(void *context, int peer, const struct ddl__lane *lane);
+	/* A peer is gone (-ECONNRESET), could not be connected (-ECONNREFUSED, -ETIMEDOUT) or broke the protocol (-EPROTO, -EBADMSG);
+	 * detail is a clause for the error's sentence, which the engine completes with rank and node. Said once a peer. */
+	void (*lost)(void *context, int peer, int code, const char *detail);
+	/* A peer aborted the communicator and says why. */
+	void (*aborted)(void *context, int peer, int code, const char *text);
+};
+
+struct ddl__transport_config {
+	int rank;                         /* this rank */
+	int n_ranks;                      /* ranks of the communicator */
+	int epoll_fd;                     /* the engine's */
+	int timeout_ms;                   /* for making a connection */
+	const char *machine;              /* equal on ranks that can share memory; borrowed */
+	const char *const *addresses;     /* numeric addresses this rank may listen at, the preferred first; borrowed */
+	size_t n_addresses;               /* at least 1 */
+	const struct ddl__events *events; /* borrowed until close */
+	void *context;                    /* handed to events */
+	void *loop;                       /* transport/loop: the world its ranks share; else NULL */
+};
+
+struct ddl__peer {           /* what is known of a rank after the exchange */
+	const void *address; /* what its transport's address op wrote; NULL: that rank does not have this transport */
+	size_t size;         /* bytes of it */
+	const char *machine; /* equal on ranks that can share memory */
+};
+
+struct ddl__transport_ops {
+	const char *name;        /* spelling in DDL_TRANSPORTS and `ddl info` */
+	const char *description; /* one line for people */
+	/* 1: works on this machine; 0: why (size bytes) gets a clause that says what is missing. */
+	int (*probe)(char *why, size_t size);
+	int (*open)(const struct ddl__transport_config *config, struct ddl__transport **transport, struct ddl_error *err);
+	/* Writes what peers need to reach this rank, at most DDL__ADDRESS_MAX bytes. */
+	int (*address)(struct ddl__transport *transport, void *buffer, size_t *size);
+	/* Tells who the peers are: n_ranks of them, copied as needed; secret: DDL__SECRET_SIZE bytes, the same on every rank of the job. */
+	int (*attach)(struct ddl__transport *transport, const struct ddl__peer *peers, const uint8_t *secret,
+		      struct ddl_error *err);
+	/* Whether a lane with that peer can go this way. Symmetric: both sides must say the same, from the addresses alone. */
+	bool (*reaches)(const struct ddl__transport *transport, int peer);
+	int (*rx_open)(struct ddl__transport *transport, int peer, const struct ddl__lane *lane, struct ddl__rx **rx,
+		       struct ddl_error *err);
+	int (*tx_open)(struct ddl__transport *transport, int peer, const struct ddl__lane *lane, struct ddl__tx **tx,
+		       struct ddl_error *err);
+	void (*rx_close)(struct ddl__rx *rx); /* what lands later for it is dropped */
+	void (*tx_close)(struct ddl__tx *tx); /* what was sent is still delivered */
+	/* Data path. No allocation. */
+	void *(*tx_slot)(struct ddl__tx *tx); /* next free slot, slot_bytes long; NULL: no credit now. Same slot until sent */
+	void (*tx_send)(struct ddl__tx *tx, size_t bytes); /* sends the first bytes of that slot */
+	bool (*tx_flushed)(const struct ddl__tx *tx); /* whether all that was sent reaches the peer without another call here */
+	const void *(*rx_slot)(struct ddl__rx *rx, size_t *bytes); /* oldest landed slice; NULL: none. Same slice until released */
+	void (*rx_release)(struct ddl__rx *rx);                    /* returns its credit */
+	/* Around sleeping in epoll: on - peers must from now on wake this rank through the epoll set when they send or return a credit;
+	 * the engine then looks at its lanes once more before it sleeps. off - they need not. NULL op allowed: descriptors wake anyway. */
+	void (*sleeping)(struct ddl__transport *transport, bool on);
+	/* Tells every connected peer that the communicator is aborted; best effort, does not block. */
+	void (*abort)(struct ddl__transport *transport, int code, const char *text);
+	/* Says goodbye to the connected peers; afterwards done() tells when all of them said so too and everything is flushed. */
+	void (*goodbye)(struct ddl__transport *transport);
+	bool (*done)(const struct ddl__transport *transport);
+	void (*close)(struct ddl__transport *transport); /* NULL does nothing; all lanes are closed before */
+};
+
+struct ddl__transport { /* first field of each member's own struct */
+	const struct ddl__transport_ops *ops;
+};
+struct ddl__tx {
+	const struct ddl__transport_ops *ops;
+};
+struct ddl__rx {
+	const struct ddl__transport_ops *ops;
+};
+
+extern const struct ddl__transport_ops ddl__transport_loop; /* many ranks in one process, for tests */
+extern const struct ddl__transport_ops ddl__transport_shm;
+extern const struct ddl__transport_ops ddl__transport_tcp;
+
+/* All members in the order of preference; ended by NULL. */
+extern const struct ddl__transport_ops *const ddl__transports[];
+
+#endif
