@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * error.h - fills a struct ddl_error with a code and one sentence, for every part that links plan/.
+ */
+#ifndef DDL_PLAN_ERROR_H
+#define DDL_PLAN_ERROR_H
+
+#include <stddef.h>
+
+#include <ddl/error.h>
+
+/* Fills err (may be NULL) as printf does; a sentence that is too long is cut and ends with "...". Returns code. */
+int ddl__error_set(struct ddl_error *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* What ddl__error_set() says when memory ran out. Returns -ENOMEM. */
+int ddl__error_memory(struct ddl_error *err);
+
+/*
+ * A word from outside made fit for a sentence: at most size - 1 bytes, control and other bytes outside printable ASCII as '?',
+ * "..." where it was cut. Returns buffer, so that it can stand in an argument list.
+ */
+const char *ddl__error_word(char *buffer, size_t size, const char *word, size_t length);
+
+#endif
