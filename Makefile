@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+# The front end over CMake: `make help` lists what there is. What it builds lies in build/: programs in build/bin, libraries in
+# build/lib, the Slurm plugin in build/lib/slurm/spank_ddl.so.
+#
+#   make PREFIX=/usr DESTDIR=/tmp/root install      CMAKE_ARGS="-DDDL_PMIX=OFF" is handed to cmake
+#   make JOBS=8                                     processes at once; default: the machine's cores
+
+BUILD      ?= build
+PREFIX     ?= /usr/local
+JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
+CMAKE      ?= cmake
+CMAKE_ARGS ?=
+
+# What is not installed is left out, and cmake says so: the tests without cmocka, the plugin without Slurm's headers.
+found       = $(shell printf '$(hash)include <$(1)>\n' | $(CC) -E -x c - >/dev/null 2>&1 && echo ON || echo OFF)
+hash       := \#
+OPTIONS     = -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DDDL_SPANK=$(call found,slurm/spank.h) -DDDL_PMIX=$(call found,pmix.h) \
+	      -DDDL_TESTS=$(shell pkg-config --exists cmocka 2>/dev/null && echo ON || echo OFF) $(CMAKE_ARGS)
+
+.PHONY: all configure install check check-long demo fmt lint deps clean distclean help
+.DEFAULT_GOAL := all
+
+all: configure                  ## builds everything into build/
+	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+
+configure:
+	@command -v $(CMAKE) >/dev/null && command -v ninja >/dev/null && pkg-config --exists hwloc jansson libcrypto || \
+		{ echo "make: packages are missing; \"make deps\" installs them, scripts/install-deps --check names them" >&2; exit 1; }
+	@$(CMAKE) -S . -B $(BUILD) -G Ninja $(OPTIONS) >$(BUILD).log 2>&1 || { cat $(BUILD).log >&2; rm -f $(BUILD).log; exit 1; }
+	@mkdir -p $(BUILD) && mv $(BUILD).log $(BUILD)/configure.log
+
+install: all                    ## installs below $(DESTDIR)$(PREFIX)
+	@DESTDIR=$(DESTDIR) $(CMAKE) --install $(BUILD)
+
+check:                          ## installs what the tests need, then runs all of them (under 12 minutes on 2 cores)
+	@scripts/install-deps
+	@scripts/check --jobs $(JOBS) --build $(BUILD)
+
+check-long:                     ## the same, then the long ones: fuzzing and whatever carries the label "long"
+	@scripts/install-deps
+	@scripts/check --jobs $(JOBS) --build $(BUILD) --long
+
+demo:                           ## a Slurm cluster on this machine, a job with --ddl=multiring, the traffic on its uplinks
+	@scripts/demo --jobs $(JOBS) --build $(BUILD)
+
+fmt:                            ## lays the sources out as .clang-format says
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+lint:                           ## all static checks
+	@scripts/lint --build $(BUILD) --jobs $(JOBS)
+
+deps:                           ## installs the packages that are missing (as root)
+	@scripts/install-deps
+
+clean:                          ## removes what was built
+	@rm -rf $(BUILD)
+
+distclean: clean
+
+help:                           ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
