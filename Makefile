@@ -13,9 +13,10 @@ CMAKE_ARGS ?=
 
 # What is not installed is left out, and cmake says so: the tests without cmocka, the plugin without Slurm's headers.
 found       = $(shell printf '$(hash)include <$(1)>\n' | $(CC) -E -x c - >/dev/null 2>&1 && echo ON || echo OFF)
+packaged    = $(shell pkg-config --exists $(1) 2>/dev/null && echo ON || echo OFF)
 hash       := \#
-OPTIONS     = -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DDDL_SPANK=$(call found,slurm/spank.h) -DDDL_PMIX=$(call found,pmix.h) \
-	      -DDDL_TESTS=$(shell pkg-config --exists cmocka 2>/dev/null && echo ON || echo OFF) $(CMAKE_ARGS)
+OPTIONS     = -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DDDL_SPANK=$(call found,slurm/spank.h) -DDDL_PMIX=$(call packaged,pmix) \
+	      -DDDL_TESTS=$(call packaged,cmocka) $(CMAKE_ARGS)
 
 .PHONY: all configure install check check-long demo fmt lint deps clean distclean help
 .DEFAULT_GOAL := all
@@ -23,11 +24,13 @@ OPTIONS     = -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DDDL_SPANK=$(call found,slurm/sp
 all: configure                  ## builds everything into build/
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
 
+# Runs cmake only where the options have changed (ninja itself looks at the CMakeLists.txt files), so that `sudo make install`
+# after `make` leaves nothing of root's in the build folder.
 configure:
 	@command -v $(CMAKE) >/dev/null && command -v ninja >/dev/null && pkg-config --exists hwloc jansson libcrypto || \
 		{ echo "make: packages are missing; \"make deps\" installs them, scripts/install-deps --check names them" >&2; exit 1; }
-	@$(CMAKE) -S . -B $(BUILD) -G Ninja $(OPTIONS) >$(BUILD).log 2>&1 || { cat $(BUILD).log >&2; rm -f $(BUILD).log; exit 1; }
-	@mkdir -p $(BUILD) && mv $(BUILD).log $(BUILD)/configure.log
+	@mkdir -p $(BUILD); options='$(OPTIONS)'; [ -e $(BUILD)/build.ninja ] && [ "$$(cat $(BUILD)/options 2>/dev/null)" = "$$options" ] || \
+		{ $(CMAKE) -S . -B $(BUILD) -G Ninja $(OPTIONS) && printf '%s' "$$options" >$(BUILD)/options; }
 
 install: all                    ## installs below $(DESTDIR)$(PREFIX)
 	@DESTDIR=$(DESTDIR) $(CMAKE) --install $(BUILD)
@@ -46,8 +49,9 @@ demo:                           ## a Slurm cluster on this machine, a job with -
 fmt:                            ## lays the sources out as .clang-format says
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
 
-lint:                           ## all static checks
-	@scripts/lint --build $(BUILD) --jobs $(JOBS)
+lint: all                       ## the static checks (label "lint" of the tests)
+	@scripts/install-deps --check build test lint
+	@ctest --test-dir $(BUILD) -L lint -j $(JOBS) --output-on-failure
 
 deps:                           ## installs the packages that are missing (as root)
 	@scripts/install-deps
