@@ -232,11 +232,12 @@ static pmix_value_t *ask(const struct pmix *pmix, pmix_rank_t rank, const char *
 	pmix_value_t *value = NULL;
 	pmix_info_t info;
 	pmix_proc_t proc;
-	bool optional = true;
+	bool immediate = true;
 
 	PMIX_LOAD_PROCID(&proc, pmix->self.nspace, rank);
 	PMIX_INFO_CONSTRUCT(&info);
-	PMIX_INFO_LOAD(&info, PMIX_OPTIONAL, &optional, PMIX_BOOL); /* what the launcher knows is here already */
+	/* Not PMIX_OPTIONAL: after a second PMIx_Init in one process only the server knows. */
+	PMIX_INFO_LOAD(&info, PMIX_IMMEDIATE, &immediate, PMIX_BOOL);
 	if (PMIx_Get(&proc, key, &info, 1, &value) != PMIX_SUCCESS)
 		value = NULL;
 	PMIX_INFO_DESTRUCT(&info);
@@ -299,7 +300,7 @@ static int learn_job(struct pmix *pmix, struct ddl_error *err)
 	pmix->boot.size = (int)size;
 	if (!strncmp(name, slurm, sizeof(slurm) - 1))
 		name += sizeof(slurm) - 1;
-	snprintf(pmix->boot.job, sizeof(pmix->boot.job), "%s", name);
+	snprintf(pmix->boot.job, sizeof(pmix->boot.job), "%.63s", name);
 	ask_string(pmix, pmix->self.rank, PMIX_HOSTNAME, pmix->boot.host, sizeof(pmix->boot.host));
 	return 0;
 }
@@ -403,9 +404,8 @@ static int pmix_fence(struct ddl__boot *boot, struct ddl_error *err)
 
 	if (!waiter)
 		return ddl__error_set(err, -ENOMEM, "no memory for a fence over PMIx");
-	PMIX_LOAD_PROCID(&waiter->proc, pmix->self.nspace, PMIX_RANK_WILDCARD);
 	PMIX_INFO_LOAD(&waiter->info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-	status = PMIx_Fence_nb(&waiter->proc, 1, &waiter->info, 1, on_fence, waiter);
+	status = PMIx_Fence_nb(NULL, 0, &waiter->info, 1, on_fence, waiter);
 	if (status != PMIX_SUCCESS) /* then nobody calls back; PMIX_OPERATION_SUCCEEDED: it is done already */
 		waiter_finish(waiter, status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status);
 	rc = waiter_wait(waiter, &deadline);
