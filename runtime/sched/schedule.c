@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * schedule.c - making schedules, and what the kinds of steps do, in one table.
+ */
+#include "schedule.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static const struct {
+	const char *name; /* as in the design */
+	bool receives, sends, reads, writes;
+} kinds[] = {
+	[DDL__SEND] = { "send", false, true, true, false },
+	[DDL__RECV] = { "recv-store", true, false, false, true },
+	[DDL__RECV_REDUCE] = { "recv-reduce-store", true, false, true, true },
+	[DDL__RECV_REDUCE_SEND] = { "recv-reduce-send", true, true, true, false },
+	[DDL__RECV_REDUCE_STORE_SEND] = { "recv-reduce-store-send", true, true, true, true },
+	[DDL__RECV_STORE_SEND] = { "recv-store-send", true, true, false, true },
+	[DDL__COPY] = { "copy", false, false, true, true },
+};
+
+bool ddl__step_receives(uint8_t kind)
+{
+	return kinds[kind].receives;
+}
+
+bool ddl__step_sends(uint8_t kind)
+{
+	return kinds[kind].sends;
+}
+
+bool ddl__step_reads(uint8_t kind)
+{
+	return kinds[kind].reads;
+}
+
+bool ddl__step_writes(uint8_t kind)
+{
+	return kinds[kind].writes;
+}
+
+const char *ddl__step_name(uint8_t kind)
+{
+	return kinds[kind].name;
+}
+
+int ddl__schedule_create(uint32_t n_lanes, struct ddl__schedule **schedule)
+{
+	struct ddl__schedule *s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->lanes = calloc(n_lanes ? n_lanes : 1, sizeof(*s->lanes));
+	if (!s->lanes) {
+		free(s);
+		return -ENOMEM;
+	}
+	for (uint32_t l = 0; l < n_lanes; l++)
+		s->lanes[l].recv_peer = s->lanes[l].send_peer = -1;
+	s->n_lanes = n_lanes;
+	s->slots = 1;
+	s->slice_elements = 1;
+	*schedule = s;
+	return 0;
+}
+
+void ddl__schedule_destroy(struct ddl__schedule *schedule)
+{
+	if (!schedule)
+		return;
+	for (uint32_t l = 0; l < schedule->n_lanes; l++)
+		free(schedule->lanes[l].steps);
+	free(schedule->lanes);
+	free(schedule);
+}
+
+int ddl__schedule_reserve(struct ddl__steps *lane, uint64_t n)
+{
+	if (n >= UINT32_MAX)
+		return -EOPNOTSUPP;
+	lane->steps = calloc(n ? n : 1, sizeof(*lane->steps));
+	return lane->steps ? 0 : -ENOMEM;
+}
+
+struct ddl__step *ddl__schedule_add(struct ddl__steps *lane, enum ddl__step_kind kind, enum ddl__buffer src_buffer, uint64_t src,
+				    enum ddl__buffer dst_buffer, uint64_t dst, uint64_t count)
+{
+	struct ddl__step *step = &lane->steps[lane->n++];
+	*step = (struct ddl__step){ .kind = (uint8_t)kind,
+				    .src_buffer = (uint8_t)src_buffer,
+				    .dst_buffer = (uint8_t)dst_buffer,
+				    .wait_lane = DDL__NO_WAIT,
+				    .src = src,
+				    .dst = dst,
+				    .count = count };
+	return step;
+}
+
+uint64_t ddl__step_slices(const struct ddl__step *step, uint64_t slice_elements)
+{
+	return step->count <= slice_elements ? 1 : (step->count + slice_elements - 1) / slice_elements;
+}
+
+void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t *begin, uint64_t *count)
+{
+	uint64_t units = (total + grain - 1) / grain;
+	uint64_t each = units / n, more = units % n; /* the first `more` parts have one unit more */
+	uint64_t b = (each * i + (i < more ? i : more)) * grain;
+	uint64_t e = b + (each + (i < more ? 1 : 0)) * grain;
+	b = b < total ? b : total;
+	*begin = b;
+	*count = (e < total ? e : total) - b;
+}

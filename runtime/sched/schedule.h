@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * schedule.h - a collective on one rank as data: lanes of steps. Builders make it, verify.c proves it, the engine runs it.
+ *
+ * A lane is an in-order list of steps with at most one peer that it receives from and one that it sends to. Lane l of the sender is
+ * lane l of the receiver. The engine carries a step out in slices of slice_elements; a receiver holds at most `slots` slices of a
+ * lane, so a lane that sends more than that before it receives may wait for its peer: verify.c finds cycles of such waits.
+ */
+#ifndef DDL_SCHED_SCHEDULE_H
+#define DDL_SCHED_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "layout.h"
+
+enum ddl__collective {
+	DDL__ALLREDUCE = 1,
+	DDL__BROADCAST = 2,
+	DDL__BARRIER = 3,
+};
+
+enum ddl__step_kind {                            /* rx: the slice received; tx: the slice sent */
+		      DDL__SEND = 1,             /* tx = src */
+		      DDL__RECV = 2,             /* dst = rx */
+		      DDL__RECV_REDUCE = 3,      /* dst = op(rx, src) */
+		      DDL__RECV_REDUCE_SEND = 4, /* tx = op(rx, src) */
+		      DDL__RECV_REDUCE_STORE_SEND =
+			      5,                /* tx = op(rx, src), dst = tx: the owner keeps what it sent, not what it had */
+		      DDL__RECV_STORE_SEND = 6, /* tx = rx, dst = rx */
+		      DDL__COPY = 7,            /* dst = src */
+};
+
+enum ddl__buffer {
+	DDL__INPUT = 0,   /* the user's send buffer; read only */
+	DDL__OUTPUT = 1,  /* the user's receive buffer; may be the same memory as the input */
+	DDL__SCRATCH = 2, /* the request's own, scratch_elements of the element type */
+	DDL__BUFFERS = 3, /* how many there are */
+};
+
+#define DDL__NO_WAIT UINT32_MAX
+
+struct ddl__step {
+	uint8_t kind;       /* enum ddl__step_kind */
+	uint8_t src_buffer; /* enum ddl__buffer; of kinds that have a src */
+	uint8_t dst_buffer; /* enum ddl__buffer; of kinds that have a dst */
+	uint8_t final;      /* 1: the reduction is complete with this step: an average is divided here */
+	uint32_t wait_lane; /* lane whose step wait_step must be complete before; DDL__NO_WAIT: none */
+	uint32_t wait_step; /* index in that lane */
+	uint64_t src;       /* offset in elements */
+	uint64_t dst;       /* offset in elements */
+	uint64_t count;     /* elements; 0: one slice without bytes (a signal) */
+};
+
+struct ddl__steps {              /* a lane */
+	int recv_peer;           /* rank it receives from; -1 none */
+	int send_peer;           /* rank it sends to; -1 none */
+	uint32_t n;              /* steps */
+	struct ddl__step *steps; /* owned by the schedule */
+};
+
+struct ddl__schedule {
+	uint32_t n_lanes;          /* may be 0 (nothing to do) */
+	struct ddl__steps *lanes;  /* n_lanes */
+	uint32_t slots;            /* slices of a lane that a receiver holds */
+	uint64_t slice_elements;   /* elements of a slice, at least 1 */
+	uint64_t scratch_elements; /* elements of the scratch buffer */
+};
+
+struct ddl__build {                       /* what a builder is told; but for rank the same on every rank */
+	const struct ddl__layout *layout; /* borrowed */
+	int rank;                         /* whose schedule */
+	uint64_t count;                   /* elements of the collective */
+	uint32_t wire_bytes;              /* bytes of an element on the wire */
+	int root;                         /* of rooted collectives; else -1 */
+	uint32_t rings;                   /* rings that share the data, at least 1 */
+	uint32_t slice_bytes;             /* largest slice; 0: the builder's choice */
+};
+
+/* Makes an empty schedule of n_lanes lanes without steps and peers. -ENOMEM. */
+int ddl__schedule_create(uint32_t n_lanes, struct ddl__schedule **schedule);
+void ddl__schedule_destroy(struct ddl__schedule *schedule);
+
+/* Gives a lane room for n steps, to be filled through lane->steps[lane->n++]. -ENOMEM. */
+int ddl__schedule_reserve(struct ddl__steps *lane, uint64_t n);
+
+/* Appends a step that waits for nothing; room must have been reserved. Returns it, so that the rest can be set. */
+struct ddl__step *ddl__schedule_add(struct ddl__steps *lane, enum ddl__step_kind kind, enum ddl__buffer src_buffer, uint64_t src,
+				    enum ddl__buffer dst_buffer, uint64_t dst, uint64_t count);
+
+/* Slices of a step, at least 1. */
+uint64_t ddl__step_slices(const struct ddl__step *step, uint64_t slice_elements);
+
+/* What a kind does. */
+bool ddl__step_receives(uint8_t kind);
+bool ddl__step_sends(uint8_t kind);
+bool ddl__step_reads(uint8_t kind);  /* has a src */
+bool ddl__step_writes(uint8_t kind); /* has a dst */
+const char *ddl__step_name(uint8_t kind);
+
+/* Part i of n of `total` elements: parts differ by one unit at most, units of `grain` elements (the last part takes the rest). */
+void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t *begin, uint64_t *count);
+
+/*
+ * Builders, one algorithm a file. Each is a pure function. Returns 0; -ENOMEM; -EOPNOTSUPP (not for this count or layout).
+ *   ring           all-reduce: reduce-scatter and all-gather around a ring, pipelined; `rings` rings share the data
+ *   chain          broadcast: from the root along the ring order, pipelined
+ *   dissemination  barrier: ceil(log2 N) rounds, round k to the rank 2^k further in ring order
+ */
+int ddl__build_ring(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_chain(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_dissemination(const struct ddl__build *build, struct ddl__schedule **schedule);
+
+#endif

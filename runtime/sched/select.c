@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * select.c - the table of algorithms. A free choice takes the first row of the collective.
+ */
+#include "select.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "error.h"
+
+const struct ddl__algorithm ddl__algorithms[] = {
+	{ 1, DDL__ALLREDUCE, "ring", "reduce-scatter and all-gather around the plan's ring; bandwidth-optimal", ddl__build_ring },
+	{ 2, DDL__BROADCAST, "chain", "pipelined chain from the root along the ring order", ddl__build_chain },
+	{ 3, DDL__BARRIER, "dissemination", "log2 N rounds of signals", ddl__build_dissemination },
+	{ 0, 0, NULL, NULL, NULL },
+};
+
+const char *ddl__collective_name(enum ddl__collective collective)
+{
+	switch (collective) {
+	case DDL__ALLREDUCE:
+		return "all-reduce";
+	case DDL__BROADCAST:
+		return "broadcast";
+	case DDL__BARRIER:
+		return "barrier";
+	}
+	return "unknown collective";
+}
+
+int ddl__select(enum ddl__collective collective, const char *wanted, const struct ddl__algorithm **algorithm, struct ddl_error *err)
+{
+	char names[256] = "";
+	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
+		if (a->collective != collective)
+			continue;
+		if (!wanted || strcmp(wanted, a->name) == 0) {
+			*algorithm = a;
+			return 0;
+		}
+		size_t used = strlen(names);
+		snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", a->name);
+	}
+	return ddl__error_set(err, -EOPNOTSUPP, "no algorithm \"%s\" for %s: choose from %s, or none to let the library choose",
+			      wanted, ddl__collective_name(collective), names);
+}

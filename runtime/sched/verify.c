@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verify.c - symbolic execution of schedules.
+ *
+ * An element's value is the set of ranks whose contribution it holds (a bit set), or "undefined", and whether the mean was taken. Slices
+ * under way carry these values through queues of `slots` slices. Beside the values each lane has a clock: the last step of every
+ * other lane that is known to be complete, learnt by waits; an element that another lane wrote or read may only be touched
+ * when the clock covers that step. For barriers the message carries the set of ranks that are known to have started.
+ */
+#include "verify.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+struct cell {                 /* one element of one buffer of one rank; its set is in world.sets */
+	bool defined;         /* holds a value */
+	bool final;           /* the mean was taken */
+	uint32_t writer_lane; /* who wrote it last; DDL__NO_WAIT: nobody */
+	uint32_t writer_step;
+};
+
+struct slice { /* under way */
+	uint64_t count;
+	uint64_t *sets;  /* count * words */
+	bool *final;     /* count */
+	uint64_t *heard; /* words: ranks known to have started when it was sent */
+};
+
+struct lane { /* state of one lane of one rank */
+	uint32_t step;
+	uint64_t slice;
+	uint64_t *heard;       /* words: ranks known to have started */
+	uint32_t *clock;       /* n_lanes: steps of that lane known complete (count) */
+	struct slice *queue;   /* slots: what has landed here */
+	uint32_t head, length; /* of the queue */
+	uint32_t *snapshots;   /* steps * n_lanes: the clock after each step */
+	uint64_t *heard_after; /* steps * words */
+};
+
+struct rank {
+	struct lane *lanes;
+	struct cell *cells[DDL__BUFFERS];
+	uint64_t *sets[DDL__BUFFERS];    /* elements * words */
+	uint32_t *readers[DDL__BUFFERS]; /* elements * n_lanes: last step (count) of that lane that read it */
+	uint64_t elements[DDL__BUFFERS];
+};
+
+struct world {
+	const struct ddl__verify *v;
+	struct ddl_error *err;
+	size_t words; /* of a set */
+	struct rank *ranks;
+};
+
+static uint64_t *set_of(const struct world *w, int rank, int buffer, uint64_t i)
+{
+	return w->ranks[rank].sets[buffer] + i * w->words;
+}
+
+static int fault(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, const char *what, uint64_t element)
+{
+	uint32_t index = (uint32_t)(step - w->v->schedules[rank]->lanes[lane].steps);
+	return ddl__error_set(w->err, -EPROTO, "rank %d lane %u step %u (%s): %s (element %llu)", rank, lane, index,
+			      ddl__step_name(step->kind), what, (unsigned long long)element);
+}
+
+/* Whether everything that other lanes did to an element happened before this lane's current step. */
+static bool ordered(const struct world *w, int rank, uint32_t lane, int buffer, uint64_t i, bool write)
+{
+	const struct rank *r = &w->ranks[rank];
+	const struct cell *cell = &r->cells[buffer][i];
+	const uint32_t *clock = r->lanes[lane].clock;
+	uint32_t n_lanes = w->v->schedules[rank]->n_lanes;
+	if (cell->writer_lane != DDL__NO_WAIT && cell->writer_lane != lane && clock[cell->writer_lane] <= cell->writer_step)
+		return false;
+	for (uint32_t l = 0; write && l < n_lanes; l++)
+		if (l != lane && clock[l] < r->readers[buffer][i * n_lanes + l])
+			return false;
+	return true;
+}
+
+static int read_element(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t i)
+{
+	struct rank *r = &w->ranks[rank];
+	int b = step->src_buffer;
+	if (i >= r->elements[b])
+		return fault(w, rank, lane, step, "reads out of bounds", i);
+	if (!r->cells[b][i].defined)
+		return fault(w, rank, lane, step, "reads what was never written", i);
+	if (!ordered(w, rank, lane, b, i, false))
+		return fault(w, rank, lane, step, "reads what another lane writes, without waiting for it", i);
+	r->readers[b][i * w->v->schedules[rank]->n_lanes + lane] = r->lanes[lane].step + 1;
+	return 0;
+}
+
+static int write_element(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t i,
+			 const uint64_t *set, bool final)
+{
+	struct rank *r = &w->ranks[rank];
+	int b = step->dst_buffer;
+	if (b == DDL__INPUT && !w->v->in_place)
+		return fault(w, rank, lane, step, "writes the input", i);
+	if (i >= r->elements[b])
+		return fault(w, rank, lane, step, "writes out of bounds", i);
+	if (!ordered(w, rank, lane, b, i, true))
+		return fault(w, rank, lane, step, "writes what another lane uses, without waiting for it", i);
+	struct cell *cell = &r->cells[b][i];
+	memcpy(set_of(w, rank, b, i), set, w->words * sizeof(*set));
+	cell->defined = true;
+	cell->final = final;
+	cell->writer_lane = lane;
+	cell->writer_step = r->lanes[lane].step;
+	return 0;
+}
+
+/* Reduces element i of the step's source into set; *final tells whether the result is a mean already. */
+static int reduce_element(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t i, uint64_t *set,
+			  bool *final)
+{
+	const uint64_t *own = set_of(w, rank, step->src_buffer, i);
+	if (*final || w->ranks[rank].cells[step->src_buffer][i].final)
+		return fault(w, rank, lane, step, "reduces a value whose mean was taken", i);
+	for (size_t k = 0; k < w->words; k++) {
+		if (set[k] & own[k])
+			return fault(w, rank, lane, step, "adds a contribution a second time", i);
+		set[k] |= own[k];
+	}
+	*final = step->final;
+	return 0;
+}
+
+static bool reduces(uint8_t kind)
+{
+	return kind == DDL__RECV_REDUCE || kind == DDL__RECV_REDUCE_SEND || kind == DDL__RECV_REDUCE_STORE_SEND;
+}
+
+/* Carries one slice of a step out on values; value/final hold the slice received and become the slice sent. */
+static int apply(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t offset, struct slice *slice)
+{
+	int rc = 0;
+	for (uint64_t e = 0; rc == 0 && e < slice->count; e++) {
+		uint64_t *set = slice->sets + e * w->words, src = step->src + offset + e;
+		if (ddl__step_reads(step->kind))
+			rc = read_element(w, rank, lane, step, src);
+		if (rc == 0 && ddl__step_reads(step->kind) && reduces(step->kind))
+			rc = reduce_element(w, rank, lane, step, src, set, &slice->final[e]);
+		else if (rc == 0 && ddl__step_reads(step->kind)) {
+			memcpy(set, set_of(w, rank, step->src_buffer, src), w->words * sizeof(*set));
+			slice->final[e] = w->ranks[rank].cells[step->src_buffer][src].final || step->final;
+		}
+		if (rc == 0 && ddl__step_writes(step->kind))
+			rc = write_element(w, rank, lane, step, step->dst + offset + e, set, slice->final[e]);
+	}
+	return rc;
+}
+
+static void slice_free(struct slice *slice)
+{
+	free(slice->sets);
+	free(slice->final);
+	free(slice->heard);
+	memset(slice, 0, sizeof(*slice));
+}
+
+static int slice_alloc(const struct world *w, uint64_t count, struct slice *slice)
+{
+	slice->count = count;
+	slice->sets = calloc(count * w->words + 1, sizeof(*slice->sets));
+	slice->final = calloc(count + 1, sizeof(*slice->final));
+	slice->heard = calloc(w->words, sizeof(*slice->heard));
+	if (slice->sets && slice->final && slice->heard)
+		return 0;
+	slice_free(slice);
+	return -ENOMEM;
+}
+
+static void merge_sets(uint64_t *into, const uint64_t *from, size_t words)
+{
+	for (size_t k = 0; k < words; k++)
+		into[k] |= from[k];
+}
+
+/* A wait that is satisfied teaches the lane what the other lane knew after that step. */
+static void learn(const struct world *w, int rank, struct lane *lane, const struct ddl__step *step)
+{
+	const struct lane *other = &w->ranks[rank].lanes[step->wait_lane];
+	uint32_t n_lanes = w->v->schedules[rank]->n_lanes;
+	const uint32_t *snapshot = other->snapshots + (size_t)step->wait_step * n_lanes;
+	for (uint32_t l = 0; l < n_lanes; l++)
+		if (lane->clock[l] < snapshot[l])
+			lane->clock[l] = snapshot[l];
+	if (lane->clock[step->wait_lane] < step->wait_step + 1)
+		lane->clock[step->wait_lane] = step->wait_step + 1;
+	merge_sets(lane->heard, other->heard_after + (size_t)step->wait_step * w->words, w->words);
+}
+
+/* Takes what has landed for the current slice, or makes an empty one. */
+static int take(const struct world *w, int rank, uint32_t l, const struct ddl__step *step, uint64_t count, struct slice *slice)
+{
+	struct lane *lane = &w->ranks[rank].lanes[l];
+	if (!ddl__step_receives(step->kind))
+		return slice_alloc(w, count, slice);
+	*slice = lane->queue[lane->head];
+	memset(&lane->queue[lane->head], 0, sizeof(*slice));
+	lane->head = (lane->head + 1) % w->v->schedules[rank]->slots;
+	lane->length--;
+	merge_sets(lane->heard, slice->heard, w->words);
+	return slice->count == count ? 0
+				     : fault(w, rank, l, step, "receives a slice of another length than it expects", slice->count);
+}
+
+static void step_done(const struct world *w, int rank, uint32_t l)
+{
+	struct lane *lane = &w->ranks[rank].lanes[l];
+	uint32_t n_lanes = w->v->schedules[rank]->n_lanes;
+	memcpy(lane->snapshots + (size_t)lane->step * n_lanes, lane->clock, n_lanes * sizeof(*lane->clock));
+	memcpy(lane->heard_after + (size_t)lane->step * w->words, lane->heard, w->words * sizeof(*lane->heard));
+	lane->step++;
+	lane->slice = 0;
+}
+
+/* Runs one slice of a lane. Returns 1 done, 0 blocked (or at its end), negative a fault. */
+static int advance(const struct world *w, int rank, uint32_t l)
+{
+	const struct ddl__schedule *s = w->v->schedules[rank];
+	const struct ddl__steps *steps = &s->lanes[l];
+	struct lane *lane = &w->ranks[rank].lanes[l];
+	if (lane->step == steps->n)
+		return 0;
+	const struct ddl__step *step = &steps->steps[lane->step];
+	if (step->wait_lane != DDL__NO_WAIT) {
+		if (w->ranks[rank].lanes[step->wait_lane].step <= step->wait_step)
+			return 0;
+		learn(w, rank, lane, step);
+	}
+	struct lane *peer = ddl__step_sends(step->kind) ? &w->ranks[steps->send_peer].lanes[l] : NULL;
+	if (ddl__step_receives(step->kind) && lane->length == 0)
+		return 0;
+	if (peer && peer->length == w->v->schedules[steps->send_peer]->slots)
+		return 0;
+	uint64_t offset = lane->slice * s->slice_elements;
+	uint64_t count = step->count - offset < s->slice_elements ? step->count - offset : s->slice_elements;
+	struct slice slice = { 0 };
+	int rc = take(w, rank, l, step, count, &slice);
+	if (rc == 0)
+		rc = apply(w, rank, l, step, offset, &slice);
+	if (rc < 0 || !peer) {
+		slice_free(&slice);
+	} else {
+		memcpy(slice.heard, lane->heard, w->words * sizeof(*slice.heard));
+		peer->queue[(peer->head + peer->length++) % w->v->schedules[steps->send_peer]->slots] = slice;
+	}
+	if (rc < 0)
+		return rc;
+	if (++lane->slice == ddl__step_slices(step, s->slice_elements))
+		step_done(w, rank, l);
+	return 1;
+}
+
+static int run(const struct world *w)
+{
+	for (bool moved = true; moved;) {
+		moved = false;
+		for (int r = 0; r < w->v->n_ranks; r++)
+			for (uint32_t l = 0; l < w->v->schedules[r]->n_lanes; l++)
+				for (int rc = 1; rc > 0;) {
+					rc = advance(w, r, l);
+					if (rc < 0)
+						return rc;
+					moved |= rc > 0;
+				}
+	}
+	return 0;
+}
+
+/* Both ends of every lane name each other, waits and kinds make sense. */
+static int check_shape(const struct world *w)
+{
+	for (int r = 0; r < w->v->n_ranks; r++) {
+		const struct ddl__schedule *s = w->v->schedules[r];
+		for (uint32_t l = 0; l < s->n_lanes; l++) {
+			const struct ddl__steps *lane = &s->lanes[l];
+			int to = lane->send_peer, from = lane->recv_peer;
+			if (to >= w->v->n_ranks || from >= w->v->n_ranks || to == r || from == r)
+				return ddl__error_set(w->err, -EPROTO, "rank %d lane %u: peer out of range", r, l);
+			if (to >= 0 && (l >= w->v->schedules[to]->n_lanes || w->v->schedules[to]->lanes[l].recv_peer != r))
+				return ddl__error_set(w->err, -EPROTO,
+						      "rank %d lane %u sends to rank %d, which does not receive from it", r, l, to);
+			if (from >= 0 && (l >= w->v->schedules[from]->n_lanes || w->v->schedules[from]->lanes[l].send_peer != r))
+				return ddl__error_set(w->err, -EPROTO,
+						      "rank %d lane %u receives from rank %d, which does not send to it", r, l,
+						      from);
+			for (uint32_t i = 0; i < lane->n; i++) {
+				const struct ddl__step *step = &lane->steps[i];
+				if (step->kind < DDL__SEND || step->kind > DDL__COPY || step->src_buffer >= DDL__BUFFERS ||
+				    step->dst_buffer >= DDL__BUFFERS)
+					return ddl__error_set(w->err, -EPROTO, "rank %d lane %u step %u: unknown kind or buffer", r,
+							      l, i);
+				if ((ddl__step_sends(step->kind) && to < 0) || (ddl__step_receives(step->kind) && from < 0))
+					return fault(w, r, l, step, "has no peer", 0);
+				if (step->wait_lane != DDL__NO_WAIT &&
+				    (step->wait_lane >= s->n_lanes || step->wait_step >= s->lanes[step->wait_lane].n))
+					return fault(w, r, l, step, "waits for a step that does not exist", 0);
+			}
+		}
+	}
+	return 0;
+}
+
+static bool full(const struct world *w, const uint64_t *set)
+{
+	for (int r = 0; r < w->v->n_ranks; r++)
+		if (!(set[r / 64] >> (r % 64) & 1))
+			return false;
+	return true;
+}
+
+static int check_ended(const struct world *w)
+{
+	for (int r = 0; r < w->v->n_ranks; r++)
+		for (uint32_t l = 0; l < w->v->schedules[r]->n_lanes; l++) {
+			const struct ddl__steps *steps = &w->v->schedules[r]->lanes[l];
+			const struct lane *lane = &w->ranks[r].lanes[l];
+			if (lane->step < steps->n)
+				return fault(w, r, l, &steps->steps[lane->step], "waits for ever", 0);
+			if (lane->length)
+				return ddl__error_set(w->err, -EPROTO, "rank %d lane %u: %u slices are never received", r, l,
+						      lane->length);
+			if (w->v->collective == DDL__BARRIER)
+				merge_sets(w->ranks[r].lanes[0].heard, lane->heard, w->words);
+		}
+	return 0;
+}
+
+static int check_result(const struct world *w)
+{
+	const struct ddl__verify *v = w->v;
+	for (int r = 0; r < v->n_ranks; r++) {
+		if (v->collective == DDL__BARRIER) {
+			if (v->n_ranks > 1 && (v->schedules[r]->n_lanes == 0 || !full(w, w->ranks[r].lanes[0].heard)))
+				return ddl__error_set(w->err, -EPROTO, "rank %d ends before all ranks have started", r);
+			continue;
+		}
+		for (uint64_t i = 0; i < v->count; i++) {
+			const struct cell *cell = &w->ranks[r].cells[DDL__OUTPUT][i];
+			const uint64_t *set = set_of(w, r, DDL__OUTPUT, i);
+			bool good = v->collective == DDL__ALLREDUCE ? full(w, set) && cell->final
+								    : (set[v->root / 64] >> (v->root % 64) & 1) != 0;
+			if (!cell->defined || !good)
+				return ddl__error_set(w->err, -EPROTO, "rank %d: element %llu of the result is %s", r,
+						      (unsigned long long)i,
+						      !cell->defined ? "never written"
+						      : full(w, set) ? "not divided"
+						      : v->root >= 0 ? "not the root's"
+								     : "not the reduction of all ranks");
+		}
+	}
+	return 0;
+}
+
+static int lane_init(const struct world *w, int rank, uint32_t l, struct lane *lane)
+{
+	const struct ddl__schedule *s = w->v->schedules[rank];
+	size_t steps = (size_t)s->lanes[l].n + 1;
+	lane->heard = calloc(w->words, sizeof(*lane->heard));
+	lane->clock = calloc(s->n_lanes, sizeof(*lane->clock));
+	lane->queue = calloc(s->slots ? s->slots : 1, sizeof(*lane->queue));
+	lane->snapshots = calloc(steps * s->n_lanes, sizeof(*lane->snapshots));
+	lane->heard_after = calloc(steps * w->words, sizeof(*lane->heard_after));
+	if (!lane->heard || !lane->clock || !lane->queue || !lane->snapshots || !lane->heard_after)
+		return -ENOMEM;
+	lane->heard[rank / 64] |= 1ULL << (rank % 64);
+	return 0;
+}
+
+static int buffer_init(const struct world *w, int rank, int b)
+{
+	struct rank *r = &w->ranks[rank];
+	const struct ddl__schedule *s = w->v->schedules[rank];
+	r->elements[b] = b == DDL__SCRATCH ? s->scratch_elements : w->v->count;
+	size_t n = (size_t)r->elements[b] + 1;
+	r->cells[b] = calloc(n, sizeof(*r->cells[b]));
+	r->sets[b] = calloc(n * w->words, sizeof(*r->sets[b]));
+	r->readers[b] = calloc(n * (s->n_lanes + 1), sizeof(*r->readers[b]));
+	if (!r->cells[b] || !r->sets[b] || !r->readers[b])
+		return -ENOMEM;
+	bool given = b == DDL__INPUT && (w->v->collective != DDL__BROADCAST || rank == w->v->root);
+	for (uint64_t i = 0; i < r->elements[b]; i++) {
+		r->cells[b][i].writer_lane = DDL__NO_WAIT;
+		r->cells[b][i].defined = given;
+		if (given)
+			set_of(w, rank, b, i)[rank / 64] |= 1ULL << (rank % 64);
+	}
+	return 0;
+}
+
+static int rank_init(const struct world *w, int rank)
+{
+	struct rank *r = &w->ranks[rank];
+	const struct ddl__schedule *s = w->v->schedules[rank];
+	r->lanes = calloc(s->n_lanes + 1, sizeof(*r->lanes));
+	if (!r->lanes)
+		return -ENOMEM;
+	int rc = 0;
+	for (uint32_t l = 0; rc == 0 && l < s->n_lanes; l++)
+		rc = lane_init(w, rank, l, &r->lanes[l]);
+	for (int b = 0; rc == 0 && b < DDL__BUFFERS; b++) {
+		if (b != DDL__OUTPUT || !w->v->in_place) {
+			rc = buffer_init(w, rank, b);
+			continue;
+		}
+		r->cells[b] = r->cells[DDL__INPUT];
+		r->sets[b] = r->sets[DDL__INPUT];
+		r->readers[b] = r->readers[DDL__INPUT];
+		r->elements[b] = r->elements[DDL__INPUT];
+	}
+	return rc;
+}
+
+static void rank_fini(const struct world *w, int rank)
+{
+	struct rank *r = &w->ranks[rank];
+	for (uint32_t l = 0; r->lanes && l < w->v->schedules[rank]->n_lanes; l++) {
+		struct lane *lane = &r->lanes[l];
+		for (uint32_t q = 0; lane->queue && q < w->v->schedules[rank]->slots; q++)
+			slice_free(&lane->queue[q]);
+		free(lane->heard);
+		free(lane->clock);
+		free(lane->queue);
+		free(lane->snapshots);
+		free(lane->heard_after);
+	}
+	free(r->lanes);
+	for (int b = 0; b < DDL__BUFFERS; b++) {
+		if (b == DDL__OUTPUT && w->v->in_place)
+			continue;
+		free(r->cells[b]);
+		free(r->sets[b]);
+		free(r->readers[b]);
+	}
+}
+
+int ddl__verify(const struct ddl__verify *verify, struct ddl_error *err)
+{
+	struct world w = { .v = verify, .err = err, .words = ((size_t)verify->n_ranks + 63) / 64 };
+	if (verify->n_ranks < 1)
+		return ddl__error_set(err, -EINVAL, "verify needs at least one rank");
+	w.ranks = calloc((size_t)verify->n_ranks, sizeof(*w.ranks));
+	if (!w.ranks)
+		return ddl__error_set(err, -ENOMEM, "out of memory");
+	int rc = check_shape(&w);
+	int made = 0;
+	for (; rc == 0 && made < verify->n_ranks; made++) {
+		rc = rank_init(&w, made);
+		if (rc < 0)
+			ddl__error_set(err, rc, "out of memory");
+	}
+	rc = rc ? rc : run(&w);
+	rc = rc ? rc : check_ended(&w);
+	rc = rc ? rc : check_result(&w);
+	for (int r = 0; r < made; r++)
+		rank_fini(&w, r);
+	free(w.ranks);
+	return rc;
+}

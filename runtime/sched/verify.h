@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verify.h - runs the schedules of all ranks symbolically and proves that they carry the collective out.
+ */
+#ifndef DDL_SCHED_VERIFY_H
+#define DDL_SCHED_VERIFY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <ddl/error.h>
+
+#include "schedule.h"
+
+struct ddl__verify {
+	enum ddl__collective collective;              /* what the schedules should do */
+	const struct ddl__schedule *const *schedules; /* one a rank */
+	int n_ranks;                                  /* at least 1 */
+	uint64_t count;                               /* elements */
+	int root;                                     /* of a broadcast; else -1 */
+	bool in_place;                                /* input and output are the same memory */
+};
+
+/*
+ * Returns 0 if, whatever the timing:
+ *   - every element of the result holds the contribution of every rank exactly once, divided once where a mean is asked for
+ *     (all-reduce); the root's value (broadcast); no rank ends before all have started (barrier);
+ *   - nothing is read before it is written, the input is never written, nothing is out of bounds;
+ *   - steps of different lanes that touch the same element are ordered by waits;
+ *   - lanes fit together: both ends name each other, send and receive the same slices, nothing is left over;
+ *   - there is no cycle of waits, with no more than `slots` slices under way on a lane. Lanes are sequential processes with bounded
+ *     queues (Kahn networks): whether they block for ever does not depend on timing, so one execution decides.
+ * -EPROTO with a sentence that names rank, lane, step and element otherwise; -ENOMEM; -EINVAL.
+ * Cost: about n_ranks * count * steps; for tests and tools, not for the data path.
+ */
+int ddl__verify(const struct ddl__verify *verify, struct ddl_error *err);
+
+#endif
