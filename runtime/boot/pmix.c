@@ -10,7 +10,9 @@
  *  - Values are byte objects; keys are "ddl.<generation>.<key>". The generation counts the communicators that this process made
  *    one after the other, so that none reads the values of an earlier one. Communicators are created by all ranks in the same
  *    order, so they agree on it. It is found by asking for the marks that this rank put itself.
- *  - PMIx_Init and PMIx_Finalize count their calls, so it does not matter whether the program (MPI) uses PMIx too.
+ *  - PMIx_Init and PMIx_Finalize count their calls, so it does not matter whether the program (MPI) uses PMIx too. But after the
+ *    last PMIx_Finalize nothing works reliably any more in a process, values that it put itself are lost among others. So the first
+ *    communicator takes one more reference, which is given back when the process ends.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +25,10 @@
 #include <errno.h>
 #include <pmix.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define GET_MS          60000 /* deadline of a get after the fence: the data are on this node */
 #define LAST_LOOK_MS    1000  /* time in which the ranks that are there answer after a fence failed */
@@ -236,7 +240,7 @@ static pmix_value_t *ask(const struct pmix *pmix, pmix_rank_t rank, const char *
 
 	PMIX_LOAD_PROCID(&proc, pmix->self.nspace, rank);
 	PMIX_INFO_CONSTRUCT(&info);
-	/* Not PMIX_OPTIONAL: after a second PMIx_Init in one process only the server knows. */
+	/* Not PMIX_OPTIONAL: where the program used and left PMIx before us, only the server knows. */
 	PMIX_INFO_LOAD(&info, PMIX_IMMEDIATE, &immediate, PMIX_BOOL);
 	if (PMIx_Get(&proc, key, &info, 1, &value) != PMIX_SUCCESS)
 		value = NULL;
@@ -281,6 +285,32 @@ static int find_generation(struct pmix *pmix, struct ddl_error *err)
 			return publish(pmix, key, "1", 1, err);
 	}
 	return ddl__error_set(err, -EINVAL, "more than %d communicators were made by this process", GENERATIONS_MAX);
+}
+
+/* The end of the process. A forked child that ends must not sign its parent off. */
+static void release_at_exit(void *pid)
+{
+	if ((intptr_t)pid == (intptr_t)getpid())
+		PMIx_Finalize(NULL, 0);
+}
+
+/*
+ * Keeps PMIx alive until the process ends or this library is unloaded. __cxa_atexit (Itanium C++ ABI, in every libc here) does
+ * what atexit does and hands over an argument, which saves a global.
+ */
+extern int __cxa_atexit(void (*function)(void *), void *argument, void *dso);
+extern void *__dso_handle;
+
+static int keep_alive(const struct pmix *pmix, struct ddl_error *err)
+{
+	pmix_proc_t self;
+	pmix_status_t status = PMIx_Init(&self, NULL, 0);
+
+	if (status == PMIX_SUCCESS && __cxa_atexit(release_at_exit, (void *)(intptr_t)getpid(), &__dso_handle) == 0)
+		return 0;
+	if (status == PMIX_SUCCESS)
+		PMIx_Finalize(NULL, 0);
+	return ddl__error_set(err, -ENOMEM, "rank %d could not keep PMIx alive: %s", pmix->boot.rank, PMIx_Error_string(status));
 }
 
 static int learn_job(struct pmix *pmix, struct ddl_error *err)
@@ -328,6 +358,8 @@ static int pmix_open(const struct ddl_comm_options *options, int timeout_ms, str
 	if (rc < 0)
 		goto finalize;
 	rc = find_generation(pmix, err);
+	if (rc == 0 && pmix->generation == 0)
+		rc = keep_alive(pmix, err);
 	if (rc < 0)
 		goto finalize;
 	*boot = &pmix->boot;
