@@ -181,7 +181,7 @@ write_slurm_conf() {
 		MpiDefault=none
 		SelectType=select/cons_tres
 		SelectTypeParameters=CR_CPU
-		SchedulerType=sched/builtin
+		SchedulerType=sched/backfill
 		TopologyPlugin=topology/$topology
 		ReturnToService=2
 		SlurmdTimeout=60
@@ -190,7 +190,7 @@ write_slurm_conf() {
 		SlurmdParameters=config_overrides
 		PlugStackConfig=$dir/etc/plugstack.conf
 	END
-	if [ "$version" -lt 2311 ]; then echo "SchedulerParameters=batch_sched_delay=0,sched_interval=1"; fi
+	echo "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1" # heterogeneous jobs start by backfill only
 	for ((i = 1; i <= nodes; i++)); do
 		echo "NodeName=n$i NodeAddr=$(address_of "$i") CPUs=$cpus RealMemory=2000 State=UNKNOWN"
 	done
