@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * perf_check.h - inputs that every rank can compute for every other rank, and what the result of them must be.
+ *
+ * Two kinds of inputs. Exact ones are small whole numbers (powers of two for products), so that no order of the additions and no
+ * wire type rounds: the result must be met to the bit, an average within the rounding of its division. Rough ones fill the type,
+ * and the result must lie within
+ *
+ *     |error| <= ((1 + u_wire)^k * (1 + u_sum)^k - 1) * sum of |inputs|,     k = ranks + 2
+ *
+ * where u is the unit roundoff of the type that travels and of the type in which sums are kept: a value is rounded at most once a
+ * hop (N), once into the result and once by the division of an average. For products the sum of |inputs| is |product|. Minima and
+ * maxima may be rounded once, by the wire; integers are exact always, with wrap-around.
+ */
+#ifndef DDL_TOOLS_PERF_CHECK_H
+#define DDL_TOOLS_PERF_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ddl/ddl.h>
+
+struct ddl__check {
+	enum ddl_type type;
+	enum ddl_op op;     /* 0: a broadcast from root */
+	enum ddl_wire wire; /* type that travels, resolved (AUTO counts as the roughest, bfloat16) */
+	int n_ranks;
+	int root;      /* of a broadcast */
+	bool exact;    /* exact inputs, else rough ones */
+	uint64_t seed; /* other inputs for another seed */
+};
+
+struct ddl__mismatch {   /* the first element that is wrong */
+	uint64_t index;  /* of the tensor */
+	double got;      /* what the result has */
+	double expected; /* what the reference has */
+	double bound;    /* the difference that is allowed */
+};
+
+/* Fills a tensor with rank's inputs; tensor is its number, so that tensors differ. */
+void ddl__check_fill(const struct ddl__check *check, int rank, uint64_t tensor, void *data, uint64_t count);
+
+/*
+ * Compares elements first ... end-1 of a tensor (data points to element 0) with the reference.
+ * Returns 1 all right; 0 with *mismatch.
+ */
+int ddl__check_compare(const struct ddl__check *check, uint64_t tensor, const void *data, uint64_t first, uint64_t end,
+		       struct ddl__mismatch *mismatch);
+
+/* Fills a result's buffer with bytes that no reference expects (all elements of 8 bits aside), so that what was not written shows. */
+void ddl__check_poison(void *data, size_t size);
+
+/* Goes on hashing data; any changed bit changes the hash. */
+uint64_t ddl__check_hash(uint64_t hash, const void *data, size_t size);
+
+#endif

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * perf_measure.c - carries a row out: requests, warm-up, timed iterations behind barriers, and the check of the results.
+ *
+ * The check is cheap where all ranks hold the same bits, which a hash of the results tells: then each rank compares its share of
+ * every tensor with the reference. Where that fails, or the row is small, every rank compares everything.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine.h"
+#include "error.h"
+#include "perf.h"
+#include "perf_check.h"
+#include "tools.h"
+
+#define ALIGNMENT  4096                /* of buffers, and of tensors within them from this size on */
+#define FULL_CHECK (UINT64_C(1) << 22) /* inputs that every rank looks at without sharing the work */
+
+struct ddl__perf {
+	struct ddl__perf_setting setting;
+	int rank, n_ranks;             /* of the communicator */
+	size_t type_size;              /* bytes of an element */
+	char *send;                    /* inputs; the pristine ones of an all-reduce in place */
+	char *recv;                    /* results */
+	size_t *offsets;               /* where the tensors of the row begin */
+	struct ddl_request **requests; /* of the tensors of the row; of a barrier: one */
+	size_t n_requests;
+	struct ddl_request *barrier; /* between iterations */
+	double *times_us;            /* of the timed iterations */
+	int starts;                  /* of the row at hand */
+};
+
+static size_t requests_of(const struct ddl__perf_row *row)
+{
+	return row->n ? row->n : 1;
+}
+
+/* Where the tensor behind one of that many bytes begins: cache lines are not shared, large tensors begin on a page. */
+static size_t padded(uint64_t bytes)
+{
+	const size_t unit = bytes < ALIGNMENT ? 64 : ALIGNMENT;
+
+	return ((size_t)bytes + unit - 1) / unit * unit;
+}
+
+static size_t place(const struct ddl__perf *perf, const struct ddl__perf_row *row, size_t *offsets)
+{
+	size_t end = 0;
+
+	for (size_t i = 0; i < row->n; i++) {
+		const uint64_t bytes = row->tensors[row->first + i].count * perf->type_size;
+
+		if (bytes >= ALIGNMENT)
+			end = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+		if (offsets)
+			offsets[i] = end;
+		end += padded(bytes);
+	}
+	return end;
+}
+
+static int allocate(struct ddl__perf *perf, struct ddl_error *err)
+{
+	const struct ddl__perf_setting *s = &perf->setting;
+	size_t bytes = 0, n = 1;
+
+	for (size_t i = 0; i < s->n_rows; i++) {
+		const size_t end = place(perf, &s->rows[i], NULL);
+
+		bytes = end > bytes ? end : bytes;
+		n = s->rows[i].n > n ? s->rows[i].n : n;
+	}
+	bytes += ALIGNMENT - bytes % ALIGNMENT;
+	perf->send = aligned_alloc(ALIGNMENT, bytes);
+	perf->recv = aligned_alloc(ALIGNMENT, bytes);
+	perf->offsets = calloc(n, sizeof(*perf->offsets));
+	perf->requests = calloc(n, sizeof(struct ddl_request *));
+	perf->times_us = calloc((size_t)s->options->iterations, sizeof(*perf->times_us));
+	if (!perf->send || !perf->recv || !perf->offsets || !perf->requests || !perf->times_us)
+		return ddl__error_set(err, -ENOMEM, "no memory for two buffers of %zu bytes on rank %d; measure smaller sizes",
+				      bytes, perf->rank);
+	memset(perf->send, 0, bytes); /* no page fault is timed */
+	memset(perf->recv, 0, bytes);
+	return 0;
+}
+
+int ddl__perf_create(const struct ddl__perf_setting *setting, struct ddl__perf **perf, struct ddl_error *err)
+{
+	struct ddl__perf *p = calloc(1, sizeof(*p));
+	int rc;
+
+	if (!p)
+		return ddl__error_memory(err);
+	p->setting = *setting;
+	p->rank = ddl_comm_rank(setting->comm);
+	p->n_ranks = ddl_comm_size(setting->comm);
+	p->type_size = ddl_type_size(setting->options->type);
+	rc = allocate(p, err);
+	if (rc == 0)
+		rc = ddl_barrier_init(setting->comm, NULL, &p->barrier, err);
+	if (rc < 0) {
+		ddl__perf_destroy(p);
+		return rc;
+	}
+	*perf = p;
+	return 0;
+}
+
+static void free_requests(struct ddl__perf *perf)
+{
+	for (size_t i = 0; i < perf->n_requests; i++)
+		ddl_request_free(perf->requests[i]);
+	perf->n_requests = 0;
+}
+
+void ddl__perf_destroy(struct ddl__perf *perf)
+{
+	if (!perf)
+		return;
+	free_requests(perf);
+	ddl_request_free(perf->barrier);
+	free(perf->requests);
+	free(perf->offsets);
+	free(perf->times_us);
+	free(perf->send);
+	free(perf->recv);
+	free(perf);
+}
+
+/* The sentence of a failure on the data path, where the communicator has one. */
+static int fail(const struct ddl__perf *perf, int rc, struct ddl_error *err)
+{
+	if (ddl_comm_get_error(perf->setting.comm, err) == 0)
+		return ddl__error_set(err, rc, "rank %d: a collective failed: %s", perf->rank, strerror(-rc));
+	return rc;
+}
+
+static int create_request(struct ddl__perf *perf, const struct ddl__perf_row *row, size_t i, struct ddl_error *err)
+{
+	const struct ddl__perf_options *o = perf->setting.options;
+	struct ddl_request_options request_options = DDL_REQUEST_OPTIONS_INIT;
+	struct ddl_comm *comm = perf->setting.comm;
+	char *const recv = perf->recv + perf->offsets[i], *const send = o->in_place ? recv : perf->send + perf->offsets[i];
+
+	request_options.wire = o->wire;
+	request_options.rings = o->rings;
+	request_options.algorithm = o->algorithm;
+	switch (o->collective) {
+	case DDL__PERF_ALLREDUCE:
+		return ddl_allreduce_init(send, recv, row->tensors[row->first + i].count, o->type, o->op, comm, &request_options,
+					  &perf->requests[i], err);
+	case DDL__PERF_BROADCAST:
+		return ddl_broadcast_init(recv, row->tensors[row->first + i].count, o->type, o->root, comm, &request_options,
+					  &perf->requests[i], err);
+	default:
+		return ddl_barrier_init(comm, &request_options, &perf->requests[i], err);
+	}
+}
+
+static int create_requests(struct ddl__perf *perf, const struct ddl__perf_row *row, struct ddl_error *err)
+{
+	place(perf, row, perf->offsets);
+	for (perf->n_requests = 0; perf->n_requests < requests_of(row); perf->n_requests++) {
+		int rc = create_request(perf, row, perf->n_requests, err);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int run_barrier(struct ddl__perf *perf)
+{
+	int rc = ddl_start(perf->barrier);
+
+	return rc < 0 ? rc : ddl_wait(perf->barrier);
+}
+
+/* The row once: the last tensor first, as gradients become ready. */
+static int run_row(struct ddl__perf *perf)
+{
+	int rc = 0;
+
+	perf->starts++;
+	for (size_t i = perf->n_requests; rc == 0 && i-- > 0;)
+		rc = ddl_start(perf->requests[i]);
+	for (size_t i = perf->n_requests; rc == 0 && i-- > 0;)
+		rc = ddl_wait(perf->requests[i]);
+	return rc;
+}
+
+static double now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+/* Puts the inputs into place that an all-reduce in place overwrites. */
+static void refill(struct ddl__perf *perf, const struct ddl__perf_row *row)
+{
+	if (perf->setting.options->in_place)
+		memcpy(perf->recv, perf->send, place(perf, row, NULL));
+}
+
+static void progress(struct ddl__perf *perf, const struct ddl__perf_row *row)
+{
+	if (perf->setting.output)
+		ddl__perf_output_progress(perf->setting.output, row);
+}
+
+static int time_row(struct ddl__perf *perf, const struct ddl__perf_row *row)
+{
+	const struct ddl__perf_options *o = perf->setting.options;
+
+	for (int i = -o->warmup; i < o->iterations; i++) {
+		double begin;
+		int rc;
+
+		refill(perf, row);
+		rc = run_barrier(perf);
+		begin = now_us();
+		if (rc == 0)
+			rc = run_row(perf);
+		if (rc < 0)
+			return rc;
+		if (i >= 0)
+			perf->times_us[i] = now_us() - begin;
+		progress(perf, row);
+	}
+	return ddl_allreduce(perf->times_us, perf->times_us, (size_t)o->iterations, DDL_FLOAT64, DDL_MAX, perf->setting.comm);
+}
+
+/* Inputs for a check or for timing; what a correct result overwrites is poisoned. */
+static void fill(struct ddl__perf *perf, const struct ddl__perf_row *row, const struct ddl__check *check)
+{
+	const bool broadcast = perf->setting.options->collective == DDL__PERF_BROADCAST;
+
+	ddl__check_poison(perf->recv, place(perf, row, NULL));
+	if (broadcast && perf->rank != check->root)
+		return;
+	for (size_t i = 0; i < row->n; i++)
+		ddl__check_fill(check, perf->rank, i, (broadcast ? perf->recv : perf->send) + perf->offsets[i],
+				row->tensors[row->first + i].count);
+	refill(perf, row);
+}
+
+/* Compares this rank's share of all tensors, or everything. Says what is wrong where loud. */
+static bool compare(const struct ddl__perf *perf, const struct ddl__perf_row *row, const struct ddl__check *check, bool everything,
+		    bool loud)
+{
+	for (size_t i = 0; i < row->n; i++) {
+		const struct ddl__perf_tensor *tensor = &row->tensors[row->first + i];
+		const uint64_t n = (uint64_t)perf->n_ranks, rank = (uint64_t)perf->rank;
+		const uint64_t first = everything ? 0 : tensor->count / n * rank;
+		const uint64_t end = everything || rank + 1 == n ? tensor->count : tensor->count / n * (rank + 1);
+		struct ddl__mismatch wrong;
+
+		if (ddl__check_compare(check, i, perf->recv + perf->offsets[i], first, end, &wrong))
+			continue;
+		if (loud)
+			ddl__failed("perf",
+				    "rank %d (%s): wrong result in %s of %" PRIu64 " elements: element %" PRIu64
+				    " is %.17g, expected %.17g (allowed difference %.3g)",
+				    perf->rank, ddl_comm_node_name(perf->setting.comm, perf->rank),
+				    tensor->name ? tensor->name : "the tensor", tensor->count, wrong.index, wrong.got,
+				    wrong.expected, wrong.bound);
+		return false;
+	}
+	return true;
+}
+
+/* Whether all ranks hold the same bits. Collective. */
+static int compare_ranks(struct ddl__perf *perf, const struct ddl__perf_row *row, bool *equal)
+{
+	struct ddl_comm *comm = perf->setting.comm;
+	uint64_t hash = 0;
+	int64_t low, high;
+	int rc;
+
+	for (size_t i = 0; i < row->n; i++)
+		hash = ddl__check_hash(hash, perf->recv + perf->offsets[i], row->tensors[row->first + i].count * perf->type_size);
+	rc = ddl_allreduce(&hash, &low, 1, DDL_INT64, DDL_MIN, comm);
+	if (rc == 0)
+		rc = ddl_allreduce(&hash, &high, 1, DDL_INT64, DDL_MAX, comm);
+	if (rc == 0)
+		*equal = low == high && low == (int64_t)hash;
+	return rc;
+}
+
+static int agree(struct ddl__perf *perf, bool *good)
+{
+	const int32_t mine = *good;
+	int32_t all = 0;
+	int rc = ddl_allreduce(&mine, &all, 1, DDL_INT32, DDL_MIN, perf->setting.comm);
+
+	*good = rc == 0 && mine && all == 1;
+	return rc;
+}
+
+static int check_row(struct ddl__perf *perf, const struct ddl__perf_row *row, bool exact, struct ddl__perf_result *result)
+{
+	const struct ddl__perf_options *o = perf->setting.options;
+	const struct ddl__check check = {
+		.type = o->type,
+		.op = o->collective == DDL__PERF_BROADCAST ? 0 : o->op,
+		.wire = (enum ddl_wire)perf->requests[0]->call.wire,
+		.n_ranks = perf->n_ranks,
+		.root = o->root,
+		.exact = exact,
+		.seed = o->seed + exact,
+	};
+	const bool small = row->bytes / perf->type_size <= FULL_CHECK / (uint64_t)perf->n_ranks;
+	bool equal = false, good;
+	int rc;
+
+	fill(perf, row, &check);
+	rc = run_row(perf);
+	if (rc == 0)
+		rc = compare_ranks(perf, row, &equal);
+	if (rc < 0)
+		return rc;
+	good = compare(perf, row, &check, small, false) && equal;
+	rc = agree(perf, &good);
+	if (rc < 0)
+		return rc;
+	result->correct = result->correct && good;
+	if (!good && compare(perf, row, &check, true, true) && !equal)
+		ddl__failed("perf", "rank %d (%s): the ranks' results are not the same bits", perf->rank,
+			    ddl_comm_node_name(perf->setting.comm, perf->rank));
+	progress(perf, row);
+	return 0;
+}
+
+static const char *algorithm_name(uint32_t id)
+{
+	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
+		if (a->id == id)
+			return a->name;
+	}
+	return "unknown";
+}
+
+static int measure(struct ddl__perf *perf, const struct ddl__perf_row *row, struct ddl__perf_result *result)
+{
+	const struct ddl__perf_options *o = perf->setting.options;
+	const struct ddl__check plain = {
+		.type = o->type, .op = o->op, .n_ranks = perf->n_ranks, .root = o->root, .seed = o->seed
+	};
+	const bool check = o->check && row->n > 0;
+	int rc = 0;
+
+	result->correct = check ? 1 : -1;
+	if (check)
+		rc = check_row(perf, row, true, result);
+	if (rc == 0) {
+		fill(perf, row, &plain);
+		rc = time_row(perf, row);
+	}
+	if (rc == 0 && check)
+		rc = check_row(perf, row, false, result);
+	return rc;
+}
+
+int ddl__perf_measure(struct ddl__perf *perf, const struct ddl__perf_row *row, struct ddl__perf_result *result,
+		      struct ddl_error *err)
+{
+	const struct ddl__call *call;
+	int rc = create_requests(perf, row, err);
+
+	if (rc < 0) {
+		free_requests(perf);
+		return rc;
+	}
+	perf->starts = 0;
+	rc = measure(perf, row, result);
+	if (rc < 0)
+		rc = fail(perf, rc, err);
+	if (rc == 0) {
+		call = &perf->requests[0]->call;
+		result->starts = perf->starts;
+		result->algorithm = algorithm_name(call->algorithm);
+		result->rings = (int)call->rings;
+		result->wire = call->wire == DDL_WIRE_NATIVE || call->wire == DDL_WIRE_AUTO
+				       ? ddl__choice_by_id(ddl__types, (int)perf->setting.options->type)->name
+				       : ddl__choice_by_id(ddl__wires, (int)call->wire)->name;
+		ddl__perf_stats(perf->times_us, (size_t)perf->setting.options->iterations, result);
+	}
+	free_requests(perf);
+	return rc;
+}

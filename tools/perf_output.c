@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * perf_output.c - the rows, as a table, as JSON or as CSV, each written when it is measured; and the progress line.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <jansson.h>
+
+#include "perf.h"
+#include "tools.h"
+
+#define START_BYTES 65536.0 /* what a start counts in the progress besides its bytes */
+
+static double now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static const char *collective_name(const struct ddl__perf_output *output)
+{
+	return ddl__choice_by_id(ddl__perf_collectives, (int)output->options->collective)->name;
+}
+
+static const char *type_name(const struct ddl__perf_output *output)
+{
+	return ddl__choice_by_id(ddl__types, (int)output->options->type)->name;
+}
+
+/* Operation of an all-reduce; "none" where there is no operation. */
+static const char *op_name(const struct ddl__perf_output *output)
+{
+	if (output->options->collective != DDL__PERF_ALLREDUCE)
+		return "none";
+	return ddl__choice_by_id(ddl__ops, (int)output->options->op)->name;
+}
+
+static bool is_barrier(const struct ddl__perf_output *output)
+{
+	return output->options->collective == DDL__PERF_BARRIER;
+}
+
+void ddl__perf_output_break(struct ddl__perf_output *output)
+{
+	if (output->width == 0)
+		return;
+	fprintf(stderr, "\r%*s\r", (int)output->width, "");
+	fflush(stderr);
+	output->width = 0;
+}
+
+static void begin_table(const struct ddl__perf_output *output)
+{
+	const struct ddl__perf_options *o = output->options;
+
+	printf("%s", collective_name(output));
+	if (!is_barrier(output))
+		printf(" of %s", type_name(output));
+	if (o->collective == DDL__PERF_ALLREDUCE)
+		printf(" (%s%s)", op_name(output), o->in_place ? ", in place" : "");
+	if (o->collective == DDL__PERF_BROADCAST)
+		printf(" from rank %d", o->root);
+	printf(", %d rank%s on %zu node%s, %d iterations\n\n", output->n_ranks, output->n_ranks == 1 ? "" : "s", output->n_nodes,
+	       output->n_nodes == 1 ? "" : "s", o->iterations);
+	printf("%10s  %7s  %4s  %-13s  %5s  %11s  %11s  %11s  %8s  %8s  %s\n", "size", "tensors", "wire", "algorithm", "rings",
+	       "median us", "min us", "p99 us", "alg GB/s", "bus GB/s", "correct");
+}
+
+void ddl__perf_output_begin(struct ddl__perf_output *output)
+{
+	output->started = now_s();
+	output->all_correct = true;
+	if (output->options->format == DDL__PERF_TABLE)
+		begin_table(output);
+	else if (output->options->format == DDL__PERF_CSV)
+		printf("collective,ranks,bytes,tensors,type,op,wire,algorithm,rings,median_us,min_us,p99_us,algbw_GBps,busbw_GBps,"
+		       "correct,starts,total\n");
+	fflush(stdout);
+}
+
+static const char *word(int correct, const char *yes, const char *no, const char *unchecked)
+{
+	return correct < 0 ? unchecked : correct ? yes : no;
+}
+
+/* The row of a whole list is told from those of single sizes. */
+static bool is_total(const struct ddl__perf_output *output, const struct ddl__perf_row *row)
+{
+	return output->listed && row->n > 0 && row->alike == output->options->n_tensors && row->n == row->alike;
+}
+
+static void print_table_row(const struct ddl__perf_output *output, const struct ddl__perf_row *row,
+			    const struct ddl__perf_result *result, double algbw, double busbw)
+{
+	char size[32];
+
+	ddl__bytes_format(row->bytes, size, sizeof(size));
+	printf("%10s  %7zu  %4s  %-13s  %5d  %11.1f  %11.1f  %11.1f  %8.3f  %8.3f  %s%s\n", is_barrier(output) ? "-" : size,
+	       row->alike, is_barrier(output) ? "-" : result->wire, result->algorithm, result->rings, result->median_us,
+	       result->min_us, result->p99_us, algbw, busbw, word(result->correct, "yes", "NO", "-"),
+	       is_total(output, row) ? "  all at once" : "");
+}
+
+static void print_json_row(const struct ddl__perf_output *output, const struct ddl__perf_row *row,
+			   const struct ddl__perf_result *result, double algbw, double busbw)
+{
+	json_t *object = json_pack("{ss si sI sI ss ss ss ss si sf sf sf sf sf sn si sb}", "collective", collective_name(output),
+				   "ranks", output->n_ranks, "bytes", (json_int_t)row->bytes, "tensors", (json_int_t)row->alike,
+				   "type", type_name(output), "op", op_name(output), "wire", result->wire, "algorithm",
+				   result->algorithm, "rings", result->rings, "median_us", result->median_us, "min_us",
+				   result->min_us, "p99_us", result->p99_us, "algbw_GBps", algbw, "busbw_GBps", busbw, "correct",
+				   "starts", result->starts, "total", is_total(output, row));
+
+	if (object && result->correct >= 0)
+		json_object_set_new(object, "correct", json_boolean(result->correct));
+	if (!object || json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) < 0)
+		ddl__failed("perf", "a row could not be written");
+	putchar('\n');
+	json_decref(object);
+}
+
+static void print_csv_row(const struct ddl__perf_output *output, const struct ddl__perf_row *row,
+			  const struct ddl__perf_result *result, double algbw, double busbw)
+{
+	printf("%s,%d,%" PRIu64 ",%zu,%s,%s,%s,%s,%d,%.3f,%.3f,%.3f,%.6f,%.6f,%s,%d,%s\n", collective_name(output), output->n_ranks,
+	       row->bytes, row->alike, type_name(output), op_name(output), result->wire, result->algorithm, result->rings,
+	       result->median_us, result->min_us, result->p99_us, algbw, busbw, word(result->correct, "true", "false", ""),
+	       result->starts, is_total(output, row) ? "true" : "false");
+}
+
+void ddl__perf_output_row(struct ddl__perf_output *output, const struct ddl__perf_row *row, const struct ddl__perf_result *result)
+{
+	const struct ddl__perf_options *o = output->options;
+	const double algbw = ddl__perf_algbw(row->bytes, result->median_us);
+	const double busbw = ddl__perf_busbw(o->collective, output->n_ranks, row->bytes, result->median_us);
+
+	ddl__perf_output_break(output);
+	output->all_correct = output->all_correct && result->correct != 0;
+	if (o->format == DDL__PERF_JSON)
+		print_json_row(output, row, result, algbw, busbw);
+	else if (o->format == DDL__PERF_CSV)
+		print_csv_row(output, row, result, algbw, busbw);
+	else
+		print_table_row(output, row, result, algbw, busbw);
+	fflush(stdout);
+}
+
+double ddl__perf_work(const struct ddl__perf_options *options, const struct ddl__perf_row *rows, size_t n_rows)
+{
+	const int starts = options->iterations + options->warmup + (options->check ? 2 : 0);
+	double work = 0;
+
+	for (size_t i = 0; i < n_rows; i++)
+		work += ((double)rows[i].bytes + START_BYTES) * (options->check && rows[i].n == 0 ? starts - 2 : starts);
+	return work;
+}
+
+void ddl__perf_output_progress(struct ddl__perf_output *output, const struct ddl__perf_row *row)
+{
+	const double now = now_s();
+	double share, left;
+	char size[32], line[128];
+	size_t width;
+
+	output->done += (double)row->bytes + START_BYTES;
+	if (!output->options->progress || now - output->shown < 0.1)
+		return;
+	output->shown = now;
+	share = output->work > 0 ? output->done / output->work : 1;
+	left = share > 0 && share < 1 ? (now - output->started) / share * (1 - share) : 0;
+	width = (size_t)snprintf(line, sizeof(line), "%s %s: %3.0f %%, %d:%02d left", collective_name(output),
+				 is_total(output, row) ? "all tensors" : ddl__bytes_format(row->bytes, size, sizeof(size)),
+				 share * 100, (int)(left / 60), (int)left % 60);
+	fprintf(stderr, "\r%-*s", (int)output->width, line);
+	fflush(stderr);
+	output->width = width > output->width ? width : output->width;
+}
+
+void ddl__perf_output_end(struct ddl__perf_output *output)
+{
+	ddl__perf_output_break(output);
+	if (output->options->format == DDL__PERF_TABLE && output->options->check && !is_barrier(output))
+		printf("\n%s\n", output->all_correct
+					 ? "All results are within the rounding of float64's, and the same bits on every rank."
+					 : "Some results are WRONG; the standard error stream tells which.");
+	fflush(stdout);
+}
