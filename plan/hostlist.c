@@ -13,6 +13,7 @@
 
 #include "error.h"
 #include "hostlist.h"
+#include "text.h"
 
 #define BRACKETS_MAX 16u                /* brackets in one item: n[1-2]x[1-2] has two */
 #define BYTES_MAX    ((size_t)64 << 20) /* of all names together */
@@ -228,32 +229,6 @@ int ddl__hostlist_expand(const char *text, size_t length, char ***names, size_t 
 
 /* ------------------------------------------------------------------ names -> list */
 
-struct text {
-	char *bytes;
-	size_t used;
-	size_t capacity;
-};
-
-static int put(struct text *t, const char *bytes, size_t n)
-{
-	char *grown;
-	size_t capacity = t->capacity ? t->capacity : 256;
-
-	while (capacity - t->used < n + 1)
-		capacity *= 2;
-	if (capacity != t->capacity) {
-		grown = realloc(t->bytes, capacity);
-		if (!grown)
-			return -ENOMEM;
-		t->bytes = grown;
-		t->capacity = capacity;
-	}
-	memcpy(t->bytes + t->used, bytes, n);
-	t->used += n;
-	t->bytes[t->used] = '\0';
-	return 0;
-}
-
 struct shape {         /* where in the first name of a group the number sits that varies */
 	size_t prefix; /* bytes in front of it */
 	size_t suffix; /* bytes behind it */
@@ -306,7 +281,7 @@ static size_t number_of(const char *name, const struct shape *shape, uint64_t *v
 }
 
 /* Writes the inside of a bracket for names[0...n-1], all of one shape: "1-4,07,09". */
-static int put_ranges(struct text *t, const char *const *names, size_t n, const struct shape *shape)
+static int put_ranges(struct ddl__text *t, const char *const *names, size_t n, const struct shape *shape)
 {
 	char number[DIGITS_MAX + 3];
 	uint64_t value, next;
@@ -315,9 +290,9 @@ static int put_ranges(struct text *t, const char *const *names, size_t n, const 
 
 	for (i = 0; i < n; i = last + 1) {
 		width = number_of(names[i], shape, &value);
-		rc = i ? put(t, ",", 1) : 0;
+		rc = i ? ddl__text_put(t, ",", 1) : 0;
 		if (!rc)
-			rc = put(t, names[i] + shape->prefix, width);
+			rc = ddl__text_put(t, names[i] + shape->prefix, width);
 		for (last = i; !rc && last + 1 < n; last++) {
 			next_width = number_of(names[last + 1], shape, &next);
 			printed = snprintf(number, sizeof(number), "%0*llu", (int)width, (unsigned long long)++value);
@@ -326,9 +301,9 @@ static int put_ranges(struct text *t, const char *const *names, size_t n, const 
 		}
 		if (!rc && last > i) {
 			next_width = number_of(names[last], shape, &next);
-			rc = put(t, "-", 1);
+			rc = ddl__text_put(t, "-", 1);
 			if (!rc)
-				rc = put(t, names[last] + shape->prefix, next_width);
+				rc = ddl__text_put(t, names[last] + shape->prefix, next_width);
 		}
 		if (rc < 0)
 			return rc;
@@ -336,41 +311,50 @@ static int put_ranges(struct text *t, const char *const *names, size_t n, const 
 	return 0;
 }
 
-/* Writes the longest group of one shape that begins at names[0]; *taken: how many names it holds. */
-static int put_group(struct text *t, const char *const *names, size_t n, size_t *taken)
+size_t ddl__hostlist_first(const char *const *names, size_t n)
 {
 	struct shape shape;
 	size_t k = 1;
-	int rc;
 
-	if (n < 2 || !find_shape(names[0], names[1], &shape)) {
-		*taken = 1;
-		return put(t, names[0], strlen(names[0]));
-	}
+	if (n < 2 || !find_shape(names[0], names[1], &shape))
+		return n ? 1 : 0;
 	while (k < n && fits(names[0], names[k], &shape))
 		k++;
+	return k;
+}
+
+/* Writes the longest group of one shape that begins at names[0]; *taken: how many names it holds. */
+static int put_group(struct ddl__text *t, const char *const *names, size_t n, size_t *taken)
+{
+	struct shape shape;
+	size_t k = ddl__hostlist_first(names, n);
+	int rc;
+
 	*taken = k;
-	rc = put(t, names[0], shape.prefix);
+	if (k == 1)
+		return ddl__text_put(t, names[0], strlen(names[0]));
+	find_shape(names[0], names[1], &shape);
+	rc = ddl__text_put(t, names[0], shape.prefix);
 	if (!rc)
-		rc = put(t, "[", 1);
+		rc = ddl__text_put(t, "[", 1);
 	if (!rc)
 		rc = put_ranges(t, names, k, &shape);
 	if (!rc)
-		rc = put(t, "]", 1);
+		rc = ddl__text_put(t, "]", 1);
 	if (!rc)
-		rc = put(t, names[0] + strlen(names[0]) - shape.suffix, shape.suffix);
+		rc = ddl__text_put(t, names[0] + strlen(names[0]) - shape.suffix, shape.suffix);
 	return rc;
 }
 
 int ddl__hostlist_compress(const char *const *names, size_t n, char **text)
 {
-	struct text t = { NULL, 0, 0 };
+	struct ddl__text t = { NULL, 0, 0 };
 	size_t i, taken = 0;
-	int rc = put(&t, "", 0);
+	int rc = ddl__text_put(&t, "", 0);
 
 	for (i = 0; !rc && i < n; i += taken) {
 		if (i)
-			rc = put(&t, ",", 1);
+			rc = ddl__text_put(&t, ",", 1);
 		if (!rc)
 			rc = put_group(&t, names + i, n - i, &taken);
 	}

@@ -28,6 +28,9 @@ int ddl__hostlist_expand(const char *text, size_t length, char ***names, size_t 
  */
 int ddl__hostlist_compress(const char *const *names, size_t n, char **text);
 
+/* How many of the first names compress joins into one item: 3 for n1, n2, n3, x. 0 only if n is. */
+size_t ddl__hostlist_first(const char *const *names, size_t n);
+
 /*
  * Expands Slurm's tasks-per-node notation "2(x3),1" to n counts.
  * Returns 0; -EBADMSG (malformed, or another number of nodes than n).
