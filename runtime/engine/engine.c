@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engine.c - progress, sleeping, failure.
+ *
+ * Whoever waits makes progress: it takes the lock, picks up queued starts, runs the active requests in order of priority and hands out
+ * the events of the epoll set; when nothing moves for spin_ns it sleeps in epoll without the lock. Before that it tells the
+ * transports (sleeping), looks once more, and only then sleeps: a peer that sends in between writes to a descriptor in the set.
+ */
+#include "engine.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "log.h"
+#include "trace.h"
+
+enum { EVENTS_A_PASS = 64, SLEEP_MS_MAX = 1000 };
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* ---- failure ---- */
+
+void ddl__engine_fail(struct ddl_comm *comm, int code, const char *format, ...)
+{
+	va_list args;
+	if (atomic_load(&comm->failed))
+		return;
+	va_start(args, format);
+	vsnprintf(comm->error.text, sizeof(comm->error.text), format, args);
+	va_end(args);
+	comm->error.code = code;
+	atomic_store(&comm->failed, code);
+	for (struct ddl_request *r = comm->active; r; r = r->next)
+		atomic_store(&r->active, false);
+	comm->active = NULL;
+	ddl__log(DDL__LOG_ERROR, "rank %d on node %s: %s", comm->rank, ddl_comm_node_name(comm, comm->rank), comm->error.text);
+	pthread_cond_broadcast(&comm->changed);
+	(void)!write(comm->wake_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
+}
+
+/* Tells the peers of a failure: not from within a transport's own callback. The lock is held. */
+static void tell_abort(struct ddl_comm *comm)
+{
+	if (!atomic_load(&comm->failed) || comm->abort_told)
+		return;
+	comm->abort_told = true;
+	for (size_t t = 0; t < comm->n_transports; t++)
+		comm->transports[t]->ops->abort(comm->transports[t], comm->error.code, comm->error.text);
+}
+
+static void on_announced(void *context, int peer, const struct ddl__lane *lane)
+{
+	struct ddl_comm *comm = context;
+	if (lane->request < comm->n_requests) {
+		const struct ddl_request *r = comm->requests[lane->request];
+		if (!r || memcmp(&r->call, &lane->call, sizeof(r->call)) == 0)
+			return;
+		char mine[160], theirs[160];
+		ddl__call_describe(&r->call, mine, sizeof(mine));
+		ddl__call_describe(&lane->call, theirs, sizeof(theirs));
+		ddl__engine_fail(comm, -EPROTO,
+				 "ranks disagree on request %u: rank %d asks for %s, rank %d on node %s for %s; all ranks must "
+				 "make the same calls in the same order",
+				 lane->request, comm->rank, mine, peer, ddl_comm_node_name(comm, peer), theirs);
+		return;
+	}
+	if (comm->n_early == comm->room_early) {
+		size_t room = comm->room_early ? comm->room_early * 2 : 64;
+		struct ddl__early *more = realloc(comm->early, room * sizeof(*more));
+		if (!more) {
+			ddl__engine_fail(comm, -ENOMEM, "out of memory for the announcements of rank %d", peer);
+			return;
+		}
+		comm->early = more;
+		comm->room_early = room;
+	}
+	comm->early[comm->n_early++] = (struct ddl__early){ lane->request, peer, lane->call };
+}
+
+static void on_lost(void *context, int peer, int code, const char *detail)
+{
+	struct ddl_comm *comm = context;
+	const char *what = code == -ECONNRESET     ? "is gone"
+			   : code == -ECONNREFUSED ? "could not be connected"
+			   : code == -ETIMEDOUT    ? "did not answer in time"
+						   : "broke the protocol";
+	ddl__engine_fail(comm, code, "rank %d on node %s %s: %s", peer, ddl_comm_node_name(comm, peer), what, detail);
+}
+
+static void on_aborted(void *context, int peer, int code, const char *text)
+{
+	struct ddl_comm *comm = context;
+	ddl__engine_fail(comm, code < 0 ? code : -ECANCELED, "%s (told by rank %d on node %s)", text, peer,
+			 ddl_comm_node_name(comm, peer));
+}
+
+/* ---- progress ---- */
+
+/* Moves what was started from the queue to the active list, by priority, equal ones in order of starts. The lock is held. */
+static void pick_up(struct ddl_comm *comm)
+{
+	if (!atomic_load(&comm->queued))
+		return;
+	pthread_mutex_lock(&comm->queue_lock);
+	struct ddl_request *newest = comm->queue, *oldest = NULL;
+	comm->queue = NULL;
+	atomic_store(&comm->queued, false);
+	pthread_mutex_unlock(&comm->queue_lock);
+	while (newest) { /* reverse */
+		struct ddl_request *next = newest->next;
+		newest->next = oldest;
+		oldest = newest;
+		newest = next;
+	}
+	while (oldest) {
+		struct ddl_request *r = oldest, **at = &comm->active;
+		oldest = r->next;
+		if (atomic_load(&comm->failed)) {
+			atomic_store(&r->active, false);
+			continue;
+		}
+		while (*at && (*at)->call.priority >= r->call.priority)
+			at = &(*at)->next;
+		r->next = *at;
+		*at = r;
+		ddl__request_rewind(r);
+	}
+}
+
+/* Hands out what the descriptors have to say. One event a call: a callback may free another source. The lock is held. */
+static bool dispatch(struct ddl_comm *comm)
+{
+	struct epoll_event event;
+	int n = 0;
+	while (n < EVENTS_A_PASS && epoll_wait(comm->epoll_fd, &event, 1, 0) == 1) {
+		struct ddl__poll_source *source = event.data.ptr;
+		source->ready(source, event.events);
+		n++;
+	}
+	return n > 0;
+}
+
+static void complete(struct ddl_comm *comm, struct ddl_request *r)
+{
+	ddl__trace_span(comm->trace, r);
+	atomic_store(&r->active, false); /* the last touch: the owner may free it from now on */
+	if (comm->waiters)
+		pthread_cond_broadcast(&comm->changed);
+}
+
+/* One pass. Returns whether anything moved. The lock is held. */
+static bool progress(struct ddl_comm *comm)
+{
+	bool any = dispatch(comm);
+	uint64_t now = 0;
+	pick_up(comm);
+	for (struct ddl_request **at = &comm->active; !atomic_load(&comm->failed) && *at;) {
+		struct ddl_request *r = *at;
+		if (ddl__request_run(r)) {
+			any = true;
+			now = now ? now : ddl__now_ns();
+			atomic_store(&r->moved_ns, now);
+		}
+		if (atomic_load(&comm->failed))
+			break;
+		if (r->lanes_left == 0) {
+			*at = r->next;
+			complete(comm, r);
+			any = true;
+		} else {
+			at = &r->next;
+		}
+	}
+	tell_abort(comm);
+	return any;
+}
+
+/* Gives the lock back; starts that were queued while it was held are not left to chance. */
+static void leave(struct ddl_comm *comm)
+{
+	pthread_mutex_unlock(&comm->lock);
+	while (atomic_load(&comm->queued) && pthread_mutex_trylock(&comm->lock) == 0) {
+		progress(comm);
+		pthread_mutex_unlock(&comm->lock);
+	}
+}
+
+void ddl__engine_poke(struct ddl_comm *comm)
+{
+	if (pthread_mutex_trylock(&comm->lock) == 0) {
+		progress(comm);
+		leave(comm);
+	}
+}
+
+void ddl__engine_submit(struct ddl_comm *comm, struct ddl_request *request)
+{
+	pthread_mutex_lock(&comm->queue_lock);
+	request->next = comm->queue;
+	comm->queue = request;
+	atomic_store(&comm->queued, true);
+	pthread_mutex_unlock(&comm->queue_lock);
+	ddl__engine_poke(comm);
+}
+
+/* ---- waiting ---- */
+
+static void set_sleeping(struct ddl_comm *comm, bool on)
+{
+	for (size_t t = 0; t < comm->n_transports; t++)
+		if (comm->transports[t]->ops->sleeping)
+			comm->transports[t]->ops->sleeping(comm->transports[t], on);
+}
+
+/* Sleeps until something happens, at most ms. The lock is held, given back while asleep and held again. */
+static void doze(struct ddl_comm *comm, int ms)
+{
+	if (comm->polling) { /* another thread looks after the descriptors */
+		struct timespec until;
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_sec += ms / 1000;
+		until.tv_nsec += (long)(ms % 1000) * 1000000;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		comm->waiters++;
+		pthread_cond_timedwait(&comm->changed, &comm->lock, &until);
+		comm->waiters--;
+		return;
+	}
+	comm->polling = true;
+	set_sleeping(comm, true);
+	if (!progress(comm) && !atomic_load(&comm->failed)) {
+		struct epoll_event event;
+		pthread_mutex_unlock(&comm->lock);
+		if (!atomic_load(&comm->queued))
+			epoll_wait(comm->epoll_fd, &event, 1, ms);
+		pthread_mutex_lock(&comm->lock);
+	}
+	set_sleeping(comm, false);
+	comm->polling = false;
+	if (comm->waiters)
+		pthread_cond_broadcast(&comm->changed);
+}
+
+bool ddl__engine_wait(struct ddl_comm *comm, bool (*done)(void *context), void *context, uint64_t deadline_ns)
+{
+	uint64_t moved = ddl__now_ns();
+	while (!done(context) && !atomic_load(&comm->failed)) {
+		bool any = false;
+		if (pthread_mutex_trylock(&comm->lock) == 0) {
+			any = progress(comm);
+			leave(comm);
+		}
+		uint64_t now = ddl__now_ns();
+		if (any)
+			moved = now;
+		if (any || done(context))
+			continue;
+		if (deadline_ns && now >= deadline_ns)
+			return false;
+		if (now - moved < comm->spin_ns) {
+			relax();
+			continue;
+		}
+		uint64_t ms = deadline_ns ? (deadline_ns - now) / 1000000 + 1 : SLEEP_MS_MAX;
+		pthread_mutex_lock(&comm->lock);
+		if (!done(context) && !atomic_load(&comm->failed))
+			doze(comm, (int)(ms < SLEEP_MS_MAX ? ms : SLEEP_MS_MAX));
+		leave(comm);
+		moved = ddl__now_ns();
+	}
+	return true;
+}
+
+void ddl__engine_check_deadline(struct ddl_comm *comm, struct ddl_request *request)
+{
+	uint64_t now = ddl__now_ns(), limit = (uint64_t)comm->timeout_ms * 1000000;
+	if (now - atomic_load(&request->moved_ns) < limit)
+		return;
+	pthread_mutex_lock(&comm->lock);
+	if (atomic_load(&request->active) && !atomic_load(&comm->failed)) {
+		char call[160], wait[192];
+		ddl__call_describe(&request->call, call, sizeof(call));
+		ddl__request_describe_wait(request, wait, sizeof(wait));
+		ddl__engine_fail(comm, -ETIMEDOUT,
+				 "request %u (%s) has not moved for %d ms: %s; is that rank stuck or did it never start the "
+				 "request? (DDL_TIMEOUT sets the limit)",
+				 request->id, call, comm->timeout_ms, wait);
+		tell_abort(comm);
+	}
+	leave(comm);
+}
+
+/* ---- the service thread ---- */
+
+static bool stopped(void *context)
+{
+	return atomic_load(&((struct ddl_comm *)context)->stop);
+}
+
+static void *serve(void *context)
+{
+	ddl__engine_wait(context, stopped, context, 0);
+	return NULL;
+}
+
+int ddl__engine_thread_start(struct ddl_comm *comm, struct ddl_error *err)
+{
+	int rc = pthread_create(&comm->thread, NULL, serve, comm);
+	if (rc)
+		return ddl__error_set(err, -rc, "the service thread could not be made: %s", strerror(rc));
+	comm->has_thread = true;
+	return 0;
+}
+
+void ddl__engine_thread_stop(struct ddl_comm *comm)
+{
+	if (!comm->has_thread)
+		return;
+	atomic_store(&comm->stop, true);
+	(void)!write(comm->wake_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
+	pthread_mutex_lock(&comm->lock);
+	pthread_cond_broadcast(&comm->changed);
+	pthread_mutex_unlock(&comm->lock);
+	pthread_join(comm->thread, NULL);
+	comm->has_thread = false;
+}
+
+/* ---- making and unmaking ---- */
+
+static void on_wake(struct ddl__poll_source *source, uint32_t events)
+{
+	struct ddl_comm *comm = (struct ddl_comm *)((char *)source - offsetof(struct ddl_comm, wake));
+	uint64_t count;
+	(void)!read(comm->wake_fd, &count, sizeof(count));
+}
+
+int ddl__engine_init(struct ddl_comm *comm, struct ddl_error *err)
+{
+	pthread_mutex_init(&comm->lock, NULL);
+	pthread_mutex_init(&comm->queue_lock, NULL);
+	pthread_mutex_init(&comm->cache_lock, NULL);
+	pthread_cond_init(&comm->changed, NULL);
+	comm->wake.ready = on_wake;
+	comm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	comm->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = &comm->wake };
+	if (comm->epoll_fd < 0 || comm->wake_fd < 0 || epoll_ctl(comm->epoll_fd, EPOLL_CTL_ADD, comm->wake_fd, &event) < 0)
+		return ddl__error_set(err, -errno, "epoll or eventfd failed: %s; is the limit of open files (ulimit -n) reached?",
+				      strerror(errno));
+	return 0;
+}
+
+void ddl__engine_fini(struct ddl_comm *comm)
+{
+	if (comm->epoll_fd >= 0)
+		close(comm->epoll_fd);
+	if (comm->wake_fd >= 0)
+		close(comm->wake_fd);
+	free(comm->requests);
+	free(comm->early);
+	pthread_cond_destroy(&comm->changed);
+	pthread_mutex_destroy(&comm->cache_lock);
+	pthread_mutex_destroy(&comm->queue_lock);
+	pthread_mutex_destroy(&comm->lock);
+}
+
+const struct ddl__events ddl__engine_events = {
+	.announced = on_announced,
+	.lost = on_lost,
+	.aborted = on_aborted,
+};

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engine.h - executes schedules over transports: the inside of communicators and requests.
+ *
+ * Locks: `lock` (the engine's) protects everything that progress touches: transports, lanes, the active list. It is never held while
+ * sleeping. `queue_lock` protects the list of requests that were started and not picked up yet, so that a start never waits for
+ * progress. One thread at a time sleeps in epoll for all (the poller); others that wait sleep on `changed`.
+ */
+#ifndef DDL_ENGINE_ENGINE_H
+#define DDL_ENGINE_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <ddl/ddl.h>
+
+#include "layout.h"
+#include "reduce.h"
+#include "schedule.h"
+#include "select.h"
+#include "transport.h"
+
+#define DDL__TRANSPORTS_MAX 8
+#define DDL__CACHE_SIZE     64 /* requests that the blocking calls keep */
+
+struct ddl__lane_state {
+	const struct ddl__steps *steps;          /* of the schedule */
+	const struct ddl__transport_ops *rx_ops; /* NULL: does not receive */
+	const struct ddl__transport_ops *tx_ops; /* NULL: does not send */
+	struct ddl__rx *rx;                      /* owned */
+	struct ddl__tx *tx;                      /* owned */
+	uint32_t step;                           /* current step; steps->n: through */
+	uint64_t slice;                          /* current slice of it */
+	bool done;                               /* through and flushed */
+};
+
+struct ddl_request {
+	struct ddl_comm *comm;              /* borrowed */
+	uint32_t id;                        /* the same on every rank */
+	struct ddl__call call;              /* compared with the peers' */
+	const void *send;                   /* user's, borrowed */
+	void *recv;                         /* user's, borrowed */
+	void *scratch;                      /* owned; NULL: none */
+	const struct ddl__kernels *kernels; /* static */
+	struct ddl__schedule *schedule;     /* owned */
+	struct ddl__lane_state *lanes;      /* schedule->n_lanes */
+	uint32_t lanes_left;                /* not done yet in this start */
+	atomic_bool active;                 /* from ddl_start() until complete */
+	uint64_t started_ns;                /* monotonic clock */
+	_Atomic uint64_t moved_ns;          /* when a slice last moved, or the start */
+	struct ddl_request *next;           /* in the queue or the active list */
+};
+
+struct ddl__early { /* an announcement for a request that is not created here yet */
+	uint32_t request;
+	int peer;
+	struct ddl__call call;
+};
+
+struct ddl__cached {                 /* a request of the blocking calls */
+	struct ddl_request *request; /* NULL: free */
+	uint64_t used;               /* count of the last use */
+};
+
+struct ddl_comm {
+	int rank, size;
+	struct ddl__plan *plan;                                 /* owned */
+	char *plan_text;                                        /* owned */
+	struct ddl__layout *layout;                             /* owned */
+	int timeout_ms;                                         /* of calls that wait for peers */
+	uint64_t spin_ns;                                       /* how long a wait spins before it sleeps */
+	struct ddl__transport *transports[DDL__TRANSPORTS_MAX]; /* open ones, in order of preference */
+	size_t n_transports;
+	signed char *via;             /* size: index of the transport to a rank; -1 none */
+	int epoll_fd;                 /* -1 none */
+	struct ddl__poll_source wake; /* for wake_fd */
+	int wake_fd;                  /* eventfd that ends the poller's sleep; -1 none */
+
+	pthread_mutex_t lock;          /* the engine's */
+	pthread_cond_t changed;        /* a request completed, the poller left, or the communicator failed */
+	bool polling;                  /* a thread sleeps in epoll */
+	unsigned waiters;              /* threads that wait on `changed` */
+	struct ddl_request *active;    /* started; highest priority first, then in order of starts */
+	struct ddl_request **requests; /* by id; NULL: freed */
+	uint32_t n_requests, room_requests;
+	struct ddl__early *early; /* announcements ahead of us */
+	size_t n_early, room_early;
+	atomic_int failed;      /* 0, or the code of `error` */
+	struct ddl_error error; /* the first failure; constant once failed is set */
+	bool abort_told;        /* the peers know */
+
+	pthread_mutex_t queue_lock;
+	struct ddl_request *queue; /* started, not picked up; newest first */
+	atomic_bool queued;        /* queue is not empty */
+
+	pthread_mutex_t cache_lock; /* one blocking call at a time */
+	struct ddl__cached cache[DDL__CACHE_SIZE];
+	uint64_t uses;
+
+	pthread_t thread; /* service thread */
+	bool has_thread;
+	atomic_bool stop;         /* tells it to end */
+	struct ddl__trace *trace; /* owned; NULL: none */
+};
+
+/* engine.c: the communicator's machinery. init leaves everything destroyable by fini. */
+int ddl__engine_init(struct ddl_comm *comm, struct ddl_error *err);
+void ddl__engine_fini(struct ddl_comm *comm);
+extern const struct ddl__events ddl__engine_events; /* context: the communicator */
+
+/* Starts or ends the service thread. */
+int ddl__engine_thread_start(struct ddl_comm *comm, struct ddl_error *err);
+void ddl__engine_thread_stop(struct ddl_comm *comm);
+
+/* Queues a started request and gives progress a chance. */
+void ddl__engine_submit(struct ddl_comm *comm, struct ddl_request *request);
+
+/* Makes progress if no other thread does. */
+void ddl__engine_poke(struct ddl_comm *comm);
+
+/* Progresses and sleeps until done(context) says so or the communicator failed; deadline_ns 0: none. Returns false at the deadline. */
+bool ddl__engine_wait(struct ddl_comm *comm, bool (*done)(void *context), void *context, uint64_t deadline_ns);
+
+/* Records the first failure, completes all active requests with it and wakes everyone; the peers are told. The lock is held. */
+void ddl__engine_fail(struct ddl_comm *comm, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Fails the communicator if a request has not moved for the timeout. The lock is not held. */
+void ddl__engine_check_deadline(struct ddl_comm *comm, struct ddl_request *request);
+
+/* request.c: one request. create takes the lock itself. */
+int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algorithm, const struct ddl__call *call,
+			struct ddl_request **request, struct ddl_error *err);
+void ddl__request_destroy(struct ddl_request *request);
+
+/* Puts every lane at its first step. The lock is held. */
+void ddl__request_rewind(struct ddl_request *request);
+
+/* Runs what can run; returns whether anything moved. Sets lanes_left. The lock is held. */
+bool ddl__request_run(struct ddl_request *request);
+
+/* Which step waits for whom, as a clause: "lane 0 step 3 of 30 (recv-reduce-send) waits for data from rank 1 on n1". */
+void ddl__request_describe_wait(const struct ddl_request *request, char *text, size_t size);
+
+/* "all-reduce of 1024 f32 (sum)". */
+void ddl__call_describe(const struct ddl__call *call, char *text, size_t size);
+
+/* Monotonic clock. */
+uint64_t ddl__now_ns(void);
+
+#endif

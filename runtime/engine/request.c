@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * request.c - a persistent request: its lanes over the transports, and the loop that carries their steps out, slice by slice.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine.h"
+#include "error.h"
+
+uint64_t ddl__now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void ddl__call_describe(const struct ddl__call *call, char *text, size_t size)
+{
+	const char *name = ddl__collective_name((enum ddl__collective)call->collective);
+	if (call->collective == DDL__BARRIER)
+		snprintf(text, size, "%s", name);
+	else if (call->collective == DDL__BROADCAST)
+		snprintf(text, size, "%s of %llu %s from rank %d", name, (unsigned long long)call->count,
+			 ddl__type_name((enum ddl_type)call->type), call->root);
+	else
+		snprintf(text, size, "%s of %llu %s (%s, wire %s, priority %d, %u rings, algorithm %u)", name,
+			 (unsigned long long)call->count, ddl__type_name((enum ddl_type)call->type),
+			 ddl__op_name((enum ddl_op)call->op), ddl__wire_name((enum ddl_wire)call->wire), call->priority,
+			 call->rings, call->algorithm);
+}
+
+void ddl__request_describe_wait(const struct ddl_request *request, char *text, size_t size)
+{
+	const struct ddl_comm *comm = request->comm;
+	snprintf(text, size, "it waits for data in no lane");
+	for (uint32_t l = 0; l < request->schedule->n_lanes; l++) {
+		const struct ddl__lane_state *lane = &request->lanes[l];
+		if (lane->done)
+			continue;
+		bool through = lane->step == lane->steps->n;
+		const struct ddl__step *step = &lane->steps->steps[through ? lane->step - 1 : lane->step];
+		size_t bytes;
+		bool receiving = !through && ddl__step_receives(step->kind) && !lane->rx_ops->rx_slot(lane->rx, &bytes);
+		int peer = receiving ? lane->steps->recv_peer : lane->steps->send_peer;
+		if (peer < 0)
+			continue;
+		snprintf(text, size, "lane %u step %u of %u (%s) waits for %s rank %d on node %s", l, lane->step + 1,
+			 lane->steps->n, ddl__step_name(step->kind), receiving ? "data from" : "room at", peer,
+			 ddl_comm_node_name(comm, peer));
+		return;
+	}
+}
+
+/* Opens both ends of one lane. */
+static int open_lane(struct ddl_request *request, uint32_t index, struct ddl_error *err)
+{
+	struct ddl_comm *comm = request->comm;
+	struct ddl__lane_state *state = &request->lanes[index];
+	const struct ddl__steps *steps = state->steps;
+	struct ddl__lane lane = { .request = request->id,
+				  .index = index,
+				  .slots = request->schedule->slots,
+				  .slot_bytes = (uint32_t)(request->schedule->slice_elements * request->kernels->wire_bytes),
+				  .call = request->call };
+	const int peers[] = { steps->recv_peer, steps->send_peer };
+	if (request->call.count == 0)
+		lane.slot_bytes = 0;
+	for (int end = 0; end < 2; end++) {
+		int peer = peers[end];
+		if (peer < 0)
+			continue;
+		if (comm->via[peer] < 0)
+			return ddl__error_set(
+				err, -ENOENT,
+				"no transport reaches rank %d on node %s from rank %d on node %s: check DDL_TRANSPORTS and DDL_NET",
+				peer, ddl_comm_node_name(comm, peer), comm->rank, ddl_comm_node_name(comm, comm->rank));
+		struct ddl__transport *t = comm->transports[(int)comm->via[peer]];
+		int rc = end == 0 ? t->ops->rx_open(t, peer, &lane, &state->rx, err)
+				  : t->ops->tx_open(t, peer, &lane, &state->tx, err);
+		if (rc < 0)
+			return rc;
+		if (end == 0)
+			state->rx_ops = t->ops;
+		else
+			state->tx_ops = t->ops;
+	}
+	return 0;
+}
+
+static void close_lanes(struct ddl_request *request)
+{
+	for (uint32_t l = 0; request->lanes && l < request->schedule->n_lanes; l++) {
+		struct ddl__lane_state *lane = &request->lanes[l];
+		if (lane->rx)
+			lane->rx_ops->rx_close(lane->rx);
+		if (lane->tx)
+			lane->tx_ops->tx_close(lane->tx);
+	}
+}
+
+/* Announcements that came before the request was created are compared now. The lock is held. */
+static void compare_early(struct ddl_comm *comm, uint32_t id)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < comm->n_early; i++) {
+		const struct ddl__early early = comm->early[i];
+		if (early.request != id) {
+			comm->early[kept++] = early;
+			continue;
+		}
+		const struct ddl__lane lane = { .request = id, .call = early.call };
+		ddl__engine_events.announced(comm, early.peer, &lane);
+	}
+	comm->n_early = kept;
+}
+
+/* Gives the request its id: its place in the order of creation. The lock is held. */
+static int enter(struct ddl_comm *comm, struct ddl_request *request)
+{
+	if (comm->n_requests == comm->room_requests) {
+		uint32_t room = comm->room_requests ? comm->room_requests * 2 : 64;
+		struct ddl_request **more = realloc(comm->requests, room * sizeof(struct ddl_request *));
+		if (!more)
+			return -ENOMEM;
+		comm->requests = more;
+		comm->room_requests = room;
+	}
+	request->id = comm->n_requests;
+	comm->requests[comm->n_requests++] = request;
+	return 0;
+}
+
+static int allocate(struct ddl_request *r, struct ddl_error *err)
+{
+	r->lanes = calloc(r->schedule->n_lanes ? r->schedule->n_lanes : 1, sizeof(*r->lanes));
+	if (r->schedule->scratch_elements)
+		r->scratch = malloc(r->schedule->scratch_elements * r->kernels->type_bytes);
+	if (!r->lanes || (r->schedule->scratch_elements && !r->scratch))
+		return ddl__error_set(err, -ENOMEM, "out of memory for a request of %llu elements",
+				      (unsigned long long)r->call.count);
+	for (uint32_t l = 0; l < r->schedule->n_lanes; l++)
+		r->lanes[l].steps = &r->schedule->lanes[l];
+	return 0;
+}
+
+int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algorithm, const struct ddl__call *call,
+			struct ddl_request **request, struct ddl_error *err)
+{
+	struct ddl_request *r = calloc(1, sizeof(*r));
+	if (!r)
+		return ddl__error_set(err, -ENOMEM, "out of memory for a request");
+	r->comm = comm;
+	r->call = *call;
+	enum ddl_type type = call->type ? (enum ddl_type)call->type : DDL_UINT8;
+	r->kernels = ddl__kernels_get((enum ddl_op)call->op, type, (enum ddl_wire)call->wire);
+	const struct ddl__build build = { .layout = comm->layout,
+					  .rank = comm->rank,
+					  .count = call->count,
+					  .wire_bytes = r->kernels->wire_bytes,
+					  .root = call->root,
+					  .rings = call->rings };
+	int rc = algorithm->build(&build, &r->schedule);
+	if (rc < 0) {
+		free(r);
+		return ddl__error_set(err, rc, "the schedule for %s could not be built: %s", algorithm->name, strerror(-rc));
+	}
+	rc = allocate(r, err);
+	pthread_mutex_lock(&comm->lock);
+	if (rc == 0 && enter(comm, r) < 0)
+		rc = ddl__error_set(err, -ENOMEM, "out of memory for a request");
+	for (uint32_t l = 0; rc == 0 && l < r->schedule->n_lanes; l++)
+		rc = open_lane(r, l, err);
+	if (rc == 0)
+		compare_early(comm, r->id);
+	pthread_mutex_unlock(&comm->lock);
+	if (rc < 0) {
+		ddl__request_destroy(r);
+		return rc;
+	}
+	ddl__engine_poke(comm);
+	*request = r;
+	return 0;
+}
+
+void ddl__request_destroy(struct ddl_request *request)
+{
+	struct ddl_comm *comm = request->comm;
+	pthread_mutex_lock(&comm->lock);
+	if (request->id < comm->n_requests && comm->requests[request->id] == request)
+		comm->requests[request->id] = NULL;
+	close_lanes(request);
+	pthread_mutex_unlock(&comm->lock);
+	ddl__schedule_destroy(request->schedule);
+	free(request->lanes);
+	free(request->scratch);
+	free(request);
+}
+
+void ddl__request_rewind(struct ddl_request *request)
+{
+	for (uint32_t l = 0; l < request->schedule->n_lanes; l++) {
+		request->lanes[l].step = 0;
+		request->lanes[l].slice = 0;
+		request->lanes[l].done = false;
+	}
+	request->lanes_left = request->schedule->n_lanes;
+}
+
+static char *place(const struct ddl_request *r, uint8_t buffer, uint64_t element)
+{
+	char *base = buffer == DDL__INPUT ? (char *)(uintptr_t)r->send : buffer == DDL__OUTPUT ? r->recv : r->scratch;
+	return base ? base + element * r->kernels->type_bytes : NULL;
+}
+
+/* The work of one slice on memory. in: the slice received; out: the slot to be sent. */
+static void compute(const struct ddl_request *r, const struct ddl__step *step, uint64_t offset, size_t n, const void *in, void *out)
+{
+	const struct ddl__kernels *k = r->kernels;
+	const void *src = place(r, step->src_buffer, step->src + offset);
+	void *dst = place(r, step->dst_buffer, step->dst + offset);
+	if (n == 0)
+		return;
+	switch ((enum ddl__step_kind)step->kind) {
+	case DDL__SEND:
+		k->encode(out, src, n);
+		break;
+	case DDL__RECV:
+		k->decode(dst, in, n);
+		break;
+	case DDL__RECV_REDUCE:
+		k->reduce_store(dst, in, src, n, step->final ? r->comm->size : 0);
+		break;
+	case DDL__RECV_REDUCE_SEND:
+		k->reduce_wire(out, in, src, n);
+		break;
+	case DDL__RECV_REDUCE_STORE_SEND:
+		k->finish(dst, out, in, src, n, r->comm->size);
+		break;
+	case DDL__RECV_STORE_SEND:
+		memcpy(out, in, n * k->wire_bytes);
+		k->decode(dst, in, n);
+		break;
+	case DDL__COPY:
+		if (dst != src)
+			memcpy(dst, src, n * k->type_bytes);
+		break;
+	}
+}
+
+/* Runs one slice of a lane. Returns whether it moved. */
+static bool run_slice(struct ddl_request *r, uint32_t index)
+{
+	struct ddl__lane_state *lane = &r->lanes[index];
+	const struct ddl__step *step = &lane->steps->steps[lane->step];
+	const void *in = NULL;
+	void *out = NULL;
+	size_t landed = 0;
+	if (step->wait_lane != DDL__NO_WAIT && r->lanes[step->wait_lane].step <= step->wait_step)
+		return false;
+	if (ddl__step_receives(step->kind) && !(in = lane->rx_ops->rx_slot(lane->rx, &landed)))
+		return false;
+	if (ddl__step_sends(step->kind) && !(out = lane->tx_ops->tx_slot(lane->tx)))
+		return false;
+	uint64_t slice = r->schedule->slice_elements, offset = lane->slice * slice;
+	size_t n = step->count - offset < slice ? step->count - offset : slice, bytes = n * r->kernels->wire_bytes;
+	if (in && landed != bytes) {
+		ddl__engine_fail(r->comm, -EBADMSG,
+				 "rank %d on node %s sent %zu bytes where %zu were expected (request %u, lane %u, step %u): the "
+				 "ranks run different versions or memory is damaged",
+				 lane->steps->recv_peer, ddl_comm_node_name(r->comm, lane->steps->recv_peer), landed, bytes, r->id,
+				 index, lane->step);
+		return false;
+	}
+	compute(r, step, offset, n, in, out);
+	if (out)
+		lane->tx_ops->tx_send(lane->tx, bytes);
+	if (in)
+		lane->rx_ops->rx_release(lane->rx);
+	if (++lane->slice == ddl__step_slices(step, slice)) {
+		lane->slice = 0;
+		lane->step++;
+	}
+	return true;
+}
+
+bool ddl__request_run(struct ddl_request *request)
+{
+	bool any = false;
+	for (uint32_t l = 0; l < request->schedule->n_lanes; l++) {
+		struct ddl__lane_state *lane = &request->lanes[l];
+		if (lane->done)
+			continue;
+		while (lane->step < lane->steps->n && run_slice(request, l))
+			any = true;
+		if (lane->step == lane->steps->n && (!lane->tx || lane->tx_ops->tx_flushed(lane->tx))) {
+			lane->done = true;
+			request->lanes_left--;
+			any = true;
+		}
+	}
+	return any;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reduce.c - the table of kernel sets, and the names of types and operations.
+ */
+#include "reduce.h"
+
+extern const struct ddl__kernel_set ddl__kernel_set_generic;
+
+const struct ddl__kernel_set *const ddl__kernel_sets[] = { &ddl__kernel_set_generic, NULL };
+
+const struct ddl__kernels *ddl__kernels_get(enum ddl_op op, enum ddl_type type, enum ddl_wire wire)
+{
+	enum ddl_op any = op ? op : DDL_SUM;
+	for (const struct ddl__kernel_set *const *set = ddl__kernel_sets; *set; set++) {
+		const struct ddl__kernels *kernels = (*set)->usable() ? (*set)->get(any, type, wire) : NULL;
+		if (kernels)
+			return kernels;
+	}
+	return NULL;
+}
+
+enum ddl_wire ddl__wire_resolve(enum ddl_wire wanted, enum ddl_type type)
+{
+	return type == DDL_FLOAT32 && wanted != DDL_WIRE_AUTO ? wanted : DDL_WIRE_NATIVE;
+}
+
+static const struct {
+	const char *name;
+	size_t size;
+} types[] = {
+	[DDL_FLOAT64] = { "f64", 8 }, [DDL_FLOAT32] = { "f32", 4 }, [DDL_FLOAT16] = { "f16", 2 }, [DDL_BFLOAT16] = { "bf16", 2 },
+	[DDL_INT64] = { "i64", 8 },   [DDL_INT32] = { "i32", 4 },   [DDL_INT8] = { "i8", 1 },     [DDL_UINT8] = { "u8", 1 },
+};
+
+static const char *const ops[] = {
+	[DDL_SUM] = "sum", [DDL_AVG] = "avg", [DDL_MIN] = "min", [DDL_MAX] = "max", [DDL_PROD] = "prod",
+};
+
+static const char *const wires[] = {
+	[DDL_WIRE_AUTO] = "auto",
+	[DDL_WIRE_NATIVE] = "native",
+	[DDL_WIRE_BFLOAT16] = "bf16",
+	[DDL_WIRE_FLOAT16] = "f16",
+};
+
+size_t ddl_type_size(enum ddl_type type)
+{
+	return (size_t)type < sizeof(types) / sizeof(types[0]) ? types[type].size : 0;
+}
+
+const char *ddl__type_name(enum ddl_type type)
+{
+	return (size_t)type < sizeof(types) / sizeof(types[0]) ? types[type].name : NULL;
+}
+
+const char *ddl__op_name(enum ddl_op op)
+{
+	return (size_t)op < sizeof(ops) / sizeof(ops[0]) ? ops[op] : NULL;
+}
+
+const char *ddl__wire_name(enum ddl_wire wire)
+{
+	return (size_t)wire < sizeof(wires) / sizeof(wires[0]) ? wires[wire] : NULL;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reduce.h - the kernels that touch elements: conversion between memory and wire, and reduction fused with it.
+ *
+ * A kernel set belongs to (operation, type, wire). float16 and bfloat16 are reduced in float32, float32 data on a bfloat16 or float16
+ * wire too. Rounding is to nearest, ties to even, subnormals included; a NaN stays a (quiet) NaN. Buffers may be unaligned
+ * to nothing less than their element; dst may equal src, other overlap is not allowed.
+ */
+#ifndef DDL_REDUCE_REDUCE_H
+#define DDL_REDUCE_REDUCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ddl/ddl.h>
+
+struct ddl__kernels {
+	uint32_t type_bytes; /* of an element in memory */
+	uint32_t wire_bytes; /* of an element on the wire */
+	/* wire = round(src) */
+	void (*encode)(void *wire, const void *src, size_t n);
+	/* dst = widen(wire) */
+	void (*decode)(void *dst, const void *wire, size_t n);
+	/* out = round(op(wire, src)): a partial result that travels on */
+	void (*reduce_wire)(void *out, const void *wire, const void *src, size_t n);
+	/* dst = op(wire, src): a partial result that stays; ranks > 0: complete, as in finish */
+	void (*reduce_store)(void *dst, const void *wire, const void *src, size_t n, int ranks);
+	/* The last contribution: out = round(op(wire, src) / ranks), dst = widen(out): the owner keeps what it sends. ranks counts only
+	 * for DDL_AVG. */
+	void (*finish)(void *dst, void *out, const void *wire, const void *src, size_t n, int ranks);
+};
+
+/* One instruction set's kernels. */
+struct ddl__kernel_set {
+	const char *name;        /* "generic" */
+	const char *description; /* one line for people */
+	int (*usable)(void);     /* 1: this CPU has what it needs */
+	/* NULL where this set has none. */
+	const struct ddl__kernels *(*get)(enum ddl_op op, enum ddl_type type, enum ddl_wire wire);
+};
+
+/* All sets, the best first, generic last; ended by NULL. */
+extern const struct ddl__kernel_set *const ddl__kernel_sets[];
+
+/*
+ * The kernels for (op, type, wire) of the best usable set. wire is resolved: for float32 one of native, bfloat16 and float16, else
+ * native. op 0: only encode and decode. NULL: no such combination.
+ */
+const struct ddl__kernels *ddl__kernels_get(enum ddl_op op, enum ddl_type type, enum ddl_wire wire);
+
+/* The wire that a type travels in when `wanted` is asked for: native unless it is float32. */
+enum ddl_wire ddl__wire_resolve(enum ddl_wire wanted, enum ddl_type type);
+
+/* Names of types and operations as the tools spell them: "f32", "sum"; NULL: unknown. */
+const char *ddl__type_name(enum ddl_type type);
+const char *ddl__op_name(enum ddl_op op);
+const char *ddl__wire_name(enum ddl_wire wire);
+
+#endif
