@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * loop.h - the world that the ranks of transport/loop share, and the faults that can be put into it.
+ */
+#ifndef DDL_TRANSPORT_LOOP_H
+#define DDL_TRANSPORT_LOOP_H
+
+#include <stdint.h>
+
+struct ddl__loop_world;
+
+/* A world of n_ranks. NULL: out of memory. Freed after its last transport was closed. */
+struct ddl__loop_world *ddl__loop_world_create(int n_ranks);
+void ddl__loop_world_destroy(struct ddl__loop_world *world);
+
+/* From now on each look at a slot says "not yet" with a probability of 1 in `one_in`, from a seed: other interleavings. 0: off. */
+void ddl__loop_world_jitter(struct ddl__loop_world *world, uint32_t one_in, uint64_t seed);
+
+/* The rank is dead: every other rank that has a lane with it is told so (-ECONNRESET), nothing of it arrives any more. */
+void ddl__loop_world_kill(struct ddl__loop_world *world, int rank);
+
+#endif
