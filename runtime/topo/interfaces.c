@@ -338,7 +338,7 @@ static size_t best_count(const struct ddl__facts *facts, const size_t *indices, 
 	for (size_t i = 0; i < n; i++) {
 		uint64_t sum = (uint64_t)(i + 1) * speed_of(&facts->interfaces[indices[i]]);
 
-		if (sum > best || (sum == best && count == i)) {
+		if (sum > best) {
 			best = sum;
 			count = i + 1;
 		}

@@ -247,6 +247,14 @@ static int add_strangers(struct ddl__plan *plan, struct hosts *hosts)
 	return 0;
 }
 
+/* The same for the root, as long as it is not the switch of a single node. */
+static void drop_root(struct ddl__plan *plan)
+{
+	while (plan->root->n_children == 1 && plan->root->children[0]->n_children > 0)
+		plan->root = collapse(plan->root);
+	plan->root->link_speed = 0;
+}
+
 /* Leaves in a plan what is there: hosts with ranks. */
 static int cut_to_hosts(struct ddl__plan *plan, struct hosts *hosts)
 {
@@ -255,7 +263,10 @@ static int cut_to_hosts(struct ddl__plan *plan, struct hosts *hosts)
 
 	if (rc == 0) {
 		cut(plan->root, tasks);
+		if (!strcmp(plan->root->name, DDL__FABRIC)) /* it only holds several tops together: one top needs none */
+			drop_root(plan);
 		rc = add_strangers(plan, hosts);
+		drop_root(plan);
 	}
 	free(tasks);
 	return rc;
@@ -274,8 +285,6 @@ static int from_text(const char *text, struct hosts *hosts, struct ddl__plan **p
 		ddl__error_memory(err);
 		goto destroy;
 	}
-	if (found->root->n_children == 1 && found->root->children[0]->n_children > 0)
-		found->root = collapse(found->root);
 	rc = ddl__plan_index(found, -EBADMSG, err);
 	if (rc < 0)
 		goto destroy;
