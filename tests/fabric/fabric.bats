@@ -170,7 +170,7 @@ teardown() {
 	planned=$(($(fabric uplink 0) - before))
 	rm -rf "$BATS_TEST_TMPDIR/store"
 	before=$(fabric uplink 0)
-	export DDL_PLAN='1;job=1.0;mode=ring,order=slurm;src=env/flat;tree=fabric(h0,h2,h1,h3)'
+	export DDL_PLAN='1;job=1.0;mode=ring;src=none/flat;tree=fabric(h0,h2,h1,h3);order=slurm'
 	start_ranks 4 1 allreduce --sizes 4M --iters 3 --warmup 0 --json
 	wait_ranks 0 1 2 3
 	all_good 0 1 2 3
