@@ -207,6 +207,13 @@ void ddl__engine_poke(struct ddl_comm *comm)
 	}
 }
 
+void ddl__engine_settle(struct ddl_comm *comm)
+{
+	pthread_mutex_lock(&comm->lock);
+	progress(comm);
+	leave(comm);
+}
+
 void ddl__engine_submit(struct ddl_comm *comm, struct ddl_request *request)
 {
 	pthread_mutex_lock(&comm->queue_lock);
@@ -259,50 +266,46 @@ static void doze(struct ddl_comm *comm, int ms)
 bool ddl__engine_wait(struct ddl_comm *comm, bool (*done)(void *context), void *context, uint64_t deadline_ns)
 {
 	uint64_t moved = ddl__now_ns();
-	while (!done(context) && !atomic_load(&comm->failed)) {
-		bool any = false;
-		if (pthread_mutex_trylock(&comm->lock) == 0) {
-			any = progress(comm);
-			leave(comm);
-		}
+	for (;;) {
+		pthread_mutex_lock(&comm->lock);
+		bool any = progress(comm), finished = done(context) || atomic_load(&comm->failed);
+		tell_abort(comm); /* done() may have failed it */
 		uint64_t now = ddl__now_ns();
+		bool late = !finished && deadline_ns && now >= deadline_ns;
 		if (any)
 			moved = now;
-		if (any || done(context))
-			continue;
-		if (deadline_ns && now >= deadline_ns)
-			return false;
-		if (now - moved < comm->spin_ns) {
-			relax();
-			continue;
-		}
-		uint64_t ms = deadline_ns ? (deadline_ns - now) / 1000000 + 1 : SLEEP_MS_MAX;
-		pthread_mutex_lock(&comm->lock);
-		if (!done(context) && !atomic_load(&comm->failed))
+		bool sleepy = !finished && !late && !any && now - moved >= comm->spin_ns;
+		if (sleepy) {
+			uint64_t ms = deadline_ns ? (deadline_ns - now) / 1000000 + 1 : SLEEP_MS_MAX;
 			doze(comm, (int)(ms < SLEEP_MS_MAX ? ms : SLEEP_MS_MAX));
+			moved = ddl__now_ns();
+		}
 		leave(comm);
-		moved = ddl__now_ns();
+		if (finished || late)
+			return finished;
+		if (!any && !sleepy)
+			relax();
 	}
-	return true;
 }
 
-void ddl__engine_check_deadline(struct ddl_comm *comm, struct ddl_request *request)
+bool ddl__engine_overdue(const struct ddl_request *request)
 {
-	uint64_t now = ddl__now_ns(), limit = (uint64_t)comm->timeout_ms * 1000000;
-	if (now - atomic_load(&request->moved_ns) < limit)
+	uint64_t limit = (uint64_t)request->comm->timeout_ms * 1000000;
+	return ddl__now_ns() - atomic_load(&request->moved_ns) >= limit;
+}
+
+void ddl__engine_check_deadline(struct ddl_request *request)
+{
+	struct ddl_comm *comm = request->comm;
+	char call[160], wait[192];
+	if (!ddl__engine_overdue(request) || !atomic_load(&request->active))
 		return;
-	pthread_mutex_lock(&comm->lock);
-	if (atomic_load(&request->active) && !atomic_load(&comm->failed)) {
-		char call[160], wait[192];
-		ddl__call_describe(&request->call, call, sizeof(call));
-		ddl__request_describe_wait(request, wait, sizeof(wait));
-		ddl__engine_fail(comm, -ETIMEDOUT,
-				 "request %u (%s) has not moved for %d ms: %s; is that rank stuck or did it never start the "
-				 "request? (DDL_TIMEOUT sets the limit)",
-				 request->id, call, comm->timeout_ms, wait);
-		tell_abort(comm);
-	}
-	leave(comm);
+	ddl__call_describe(&request->call, call, sizeof(call));
+	ddl__request_describe_wait(request, wait, sizeof(wait));
+	ddl__engine_fail(comm, -ETIMEDOUT,
+			 "request %u (%s) has not moved for %d ms: %s; is that rank stuck or did it never start the request? "
+			 "(DDL_TIMEOUT sets the limit)",
+			 request->id, call, comm->timeout_ms, wait);
 }
 
 /* ---- the service thread ---- */

@@ -119,14 +119,23 @@ void ddl__engine_submit(struct ddl_comm *comm, struct ddl_request *request);
 /* Makes progress if no other thread does. */
 void ddl__engine_poke(struct ddl_comm *comm);
 
-/* Progresses and sleeps until done(context) says so or the communicator failed; deadline_ns 0: none. Returns false at the deadline. */
+/* As poke, but waits for the lock: afterwards no request of a failed communicator is active. */
+void ddl__engine_settle(struct ddl_comm *comm);
+
+/*
+ * Progresses and sleeps until done(context) says so (called with the lock held; must not take it) or the communicator failed.
+ * deadline_ns 0: none. Returns false at the deadline.
+ */
 bool ddl__engine_wait(struct ddl_comm *comm, bool (*done)(void *context), void *context, uint64_t deadline_ns);
 
 /* Records the first failure, completes all active requests with it and wakes everyone; the peers are told. The lock is held. */
 void ddl__engine_fail(struct ddl_comm *comm, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Fails the communicator if a request has not moved for the timeout. The lock is not held. */
-void ddl__engine_check_deadline(struct ddl_comm *comm, struct ddl_request *request);
+/* Whether a started request has not moved for the timeout. */
+bool ddl__engine_overdue(const struct ddl_request *request);
+
+/* Fails the communicator if an active request is overdue. The lock is held. */
+void ddl__engine_check_deadline(struct ddl_request *request);
 
 /* request.c: one request. create takes the lock itself. */
 int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algorithm, const struct ddl__call *call,

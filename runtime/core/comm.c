@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * comm.c - a communicator from bootstrap to goodbye.
+ *
+ * create: find the ranks, gather the facts, open the transports (so that they have addresses), exchange, build the layout, attach. No
+ * connection is made here: requests open the lanes that they need.
+ */
+#include "comm.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "boot.h"
+#include "collective.h"
+#include "engine.h"
+#include "error.h"
+#include "exchange.h"
+#include "log.h"
+#include "settings.h"
+#include "trace.h"
+
+enum { SPIN_NS = 20000, GOODBYE_MS_MAX = 10000 };
+
+const char *ddl_version(void)
+{
+	return DDL_VERSION;
+}
+
+static struct ddl_comm *comm_new(int rank, int size, int timeout_ms, struct ddl_error *err)
+{
+	struct ddl_comm *comm = calloc(1, sizeof(*comm));
+	if (!comm) {
+		ddl__error_set(err, -ENOMEM, "out of memory for a communicator");
+		return NULL;
+	}
+	comm->rank = rank;
+	comm->size = size;
+	comm->timeout_ms = timeout_ms;
+	if (ddl__engine_init(comm, err) < 0) {
+		ddl__engine_fini(comm);
+		free(comm);
+		return NULL;
+	}
+	return comm;
+}
+
+/* Whether a name is in a comma-separated list. */
+static bool listed(const char *list, const char *name)
+{
+	size_t length = strlen(name);
+	for (const char *at = list; at; at = strchr(at, ',')) {
+		at += *at == ',';
+		if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+			return true;
+	}
+	return false;
+}
+
+/* Every word of the list must be the name of a transport. */
+static int check_names(const char *list, struct ddl_error *err)
+{
+	char names[128] = "";
+	for (const struct ddl__transport_ops *const *ops = ddl__transports; *ops; ops++) {
+		strcat(names, *names ? ", " : "");
+		strcat(names, (*ops)->name);
+	}
+	for (const char *at = list; at && *at;) {
+		size_t length = strcspn(at, ",");
+		bool known = false;
+		for (const struct ddl__transport_ops *const *ops = ddl__transports; *ops; ops++)
+			known |= strlen((*ops)->name) == length && strncmp((*ops)->name, at, length) == 0;
+		if (!known)
+			return ddl__error_set(err, -ENOENT, "no transport \"%.*s\" (DDL_TRANSPORTS): choose from %s", (int)length,
+					      at, names);
+		at += length + (at[length] == ',');
+	}
+	return 0;
+}
+
+/* Opens the transports named, or all that are usable. */
+static int open_transports(struct ddl_comm *comm, const char *names, const struct ddl__transport_config *config,
+			   struct ddl_error *err)
+{
+	int rc = names ? check_names(names, err) : 0;
+	if (rc < 0)
+		return rc;
+	for (const struct ddl__transport_ops *const *ops = ddl__transports; *ops; ops++) {
+		char why[256] = "";
+		struct ddl_error failure = { 0 };
+		if (names ? !listed(names, (*ops)->name) : !config->loop != (*ops != &ddl__transport_loop))
+			continue;
+		if (!(*ops)->probe(why, sizeof(why)))
+			rc = ddl__error_set(&failure, -ENOENT, "transport %s does not work here: %s", (*ops)->name, why);
+		else
+			rc = (*ops)->open(config, &comm->transports[comm->n_transports], &failure);
+		if (rc == 0)
+			comm->n_transports++;
+		else if (names)
+			return ddl__error_set(err, rc, "%s", failure.text);
+		else
+			ddl__log(DDL__LOG_WARNING, "rank %d: %s", comm->rank, failure.text);
+	}
+	return 0;
+}
+
+/* Takes plan and places over and makes everything that follows from them. plan is owned from the call on. */
+static int adopt(struct ddl_comm *comm, struct ddl__plan *plan, const size_t *node_of_rank, const struct ddl__peer *peers,
+		 const uint8_t *secret, struct ddl_error *err)
+{
+	comm->plan = plan;
+	int rc = ddl__plan_encode(plan, &comm->plan_text, err);
+	if (rc < 0)
+		return rc;
+	rc = ddl__layout_create(plan, node_of_rank, comm->size, &comm->layout);
+	comm->via = calloc((size_t)comm->size, sizeof(*comm->via));
+	if (rc < 0 || !comm->via)
+		return ddl__error_set(err, rc ? rc : -ENOMEM, "the plan and the ranks do not fit together: %s",
+				      strerror(rc ? -rc : ENOMEM));
+	for (size_t t = 0; t < comm->n_transports; t++) {
+		struct ddl__transport *transport = comm->transports[t];
+		struct ddl__peer *mine = calloc((size_t)comm->size, sizeof(*mine));
+		if (!mine)
+			return ddl__error_set(err, -ENOMEM, "out of memory for %d peers", comm->size);
+		for (int r = 0; r < comm->size && peers; r++)
+			mine[r] = peers[(size_t)r * comm->n_transports + t];
+		rc = transport->ops->attach(transport, mine, secret, err);
+		free(mine);
+		if (rc < 0)
+			return rc;
+	}
+	for (int r = 0; r < comm->size; r++) {
+		comm->via[r] = -1;
+		for (size_t t = comm->n_transports; t-- > 0;)
+			if (r != comm->rank && comm->transports[t]->ops->reaches(comm->transports[t], r))
+				comm->via[r] = (signed char)t;
+	}
+	return 0;
+}
+
+/* Spinning helps only where every rank of the machine has a hardware thread of its own. */
+static uint64_t choose_spin(const struct ddl__members *members, int rank)
+{
+	cpu_set_t set;
+	int here = 0, cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+	for (int r = 0; r < members->size; r++)
+		here += strcmp(members->facts[r].machine, members->facts[rank].machine) == 0;
+	return here <= cpus ? SPIN_NS : 0;
+}
+
+static int adopt_members(struct ddl_comm *comm, struct ddl__members *members, struct ddl_error *err)
+{
+	struct ddl__peer *peers = calloc((size_t)comm->size * (comm->n_transports + 1), sizeof(*peers));
+	if (!peers)
+		return ddl__error_set(err, -ENOMEM, "out of memory for %d peers", comm->size);
+	for (int r = 0; r < comm->size; r++)
+		for (size_t t = 0; t < comm->n_transports; t++)
+			ddl__members_peer(members, r, comm->transports[t]->ops->name, &peers[(size_t)r * comm->n_transports + t]);
+	comm->spin_ns = choose_spin(members, comm->rank);
+	struct ddl__plan *plan = members->plan;
+	members->plan = NULL;
+	int rc = adopt(comm, plan, members->node_of_rank, peers, members->secret, err);
+	free(peers);
+	return rc;
+}
+
+/* The chosen interfaces' addresses, in facts' memory. */
+static int choose_addresses(const struct ddl__facts *facts, const char *wanted, const char **addresses, size_t *n,
+			    struct ddl_error *err)
+{
+	size_t indices[DDL__INTERFACES_MAX];
+	int rc = ddl__facts_choose_interfaces(facts, wanted, indices, n, err);
+	for (size_t i = 0; rc == 0 && i < *n; i++)
+		addresses[i] = facts->interfaces[indices[i]].address;
+	return rc;
+}
+
+static int start_services(struct ddl_comm *comm, const struct ddl__settings *settings, const char *job, struct ddl_error *err)
+{
+	const char *folder = *settings->options.trace ? settings->options.trace : comm->plan->options.trace;
+	int threads = settings->progress_threads >= 0 ? settings->progress_threads : comm->plan->options.progress;
+	int rc = *folder ? ddl__trace_open(folder, job, comm->rank, &comm->trace, err) : 0;
+	if (rc == 0 && threads > 0 && comm->size > 1)
+		rc = ddl__engine_thread_start(comm, err);
+	return rc;
+}
+
+int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **comm, struct ddl_error *err)
+{
+	struct ddl__settings settings;
+	struct ddl__boot *boot = NULL;
+	struct ddl__members members = { 0 };
+	struct ddl_comm *c = NULL;
+	const char *addresses[DDL__INTERFACES_MAX];
+	size_t n_addresses = 0;
+	struct ddl__facts *facts = calloc(1, sizeof(*facts));
+	if (!facts)
+		return ddl__error_set(err, -ENOMEM, "out of memory for the node's facts");
+	int rc = ddl__settings_read(options, &settings, err);
+	rc = rc ? rc : ddl__boot_open(options, settings.timeout_ms, &boot, err);
+	rc = rc ? rc : ddl__facts_gather("", boot->host, facts, err);
+	rc = rc ? rc : choose_addresses(facts, settings.interfaces, addresses, &n_addresses, err);
+	if (rc < 0)
+		goto done;
+	c = comm_new(boot->rank, boot->size, settings.timeout_ms, err);
+	if (!c) {
+		rc = -ENOMEM;
+		goto done;
+	}
+	const struct ddl__transport_config config = { .rank = c->rank,
+						      .n_ranks = c->size,
+						      .epoll_fd = c->epoll_fd,
+						      .timeout_ms = c->timeout_ms,
+						      .machine = facts->machine,
+						      .addresses = addresses,
+						      .n_addresses = n_addresses,
+						      .events = &ddl__engine_events,
+						      .context = c };
+	rc = open_transports(c, settings.transports, &config, err);
+	rc = rc ? rc : ddl__exchange(boot, &settings, facts, c->transports, c->n_transports, &members, err);
+	rc = rc ? rc : adopt_members(c, &members, err);
+	rc = rc ? rc : start_services(c, &settings, boot->job, err);
+done:
+	ddl__members_fini(&members);
+	if (boot)
+		boot->ops->close(boot);
+	free(facts);
+	if (rc < 0) {
+		if (c)
+			atomic_store(&c->failed, rc); /* nobody to say goodbye to */
+		ddl_comm_destroy(c);
+		return rc;
+	}
+	*comm = c;
+	return 0;
+}
+
+int ddl__comm_create_loop(struct ddl__loop_world *world, const char *plan_text, const size_t *node_of_rank, int rank, int n_ranks,
+			  int timeout_ms, struct ddl_comm **comm, struct ddl_error *err)
+{
+	static const uint8_t secret[DDL__SECRET_SIZE];
+	struct ddl__plan *plan;
+	struct ddl_comm *c = comm_new(rank, n_ranks, timeout_ms, err);
+	if (!c)
+		return -ENOMEM;
+	const struct ddl__transport_config config = { .rank = rank,
+						      .n_ranks = n_ranks,
+						      .epoll_fd = c->epoll_fd,
+						      .timeout_ms = timeout_ms,
+						      .events = &ddl__engine_events,
+						      .context = c,
+						      .loop = world };
+	int rc = open_transports(c, NULL, &config, err);
+	rc = rc ? rc : ddl__plan_decode(plan_text, strlen(plan_text), &plan, err);
+	rc = rc ? rc : adopt(c, plan, node_of_rank, NULL, secret, err);
+	if (rc < 0) {
+		atomic_store(&c->failed, rc);
+		ddl_comm_destroy(c);
+		return rc;
+	}
+	*comm = c;
+	return 0;
+}
+
+static bool all_left(void *context)
+{
+	struct ddl_comm *comm = context;
+	for (size_t t = 0; t < comm->n_transports; t++)
+		if (!comm->transports[t]->ops->done(comm->transports[t]))
+			return false;
+	return true;
+}
+
+static void say_goodbye(struct ddl_comm *comm)
+{
+	int ms = comm->timeout_ms < GOODBYE_MS_MAX ? comm->timeout_ms : GOODBYE_MS_MAX;
+	pthread_mutex_lock(&comm->lock);
+	for (size_t t = 0; t < comm->n_transports; t++)
+		comm->transports[t]->ops->goodbye(comm->transports[t]);
+	pthread_mutex_unlock(&comm->lock);
+	ddl__engine_wait(comm, all_left, comm, ddl__now_ns() + (uint64_t)ms * 1000000);
+}
+
+void ddl_comm_destroy(struct ddl_comm *comm)
+{
+	if (!comm)
+		return;
+	if (!atomic_load(&comm->failed))
+		say_goodbye(comm);
+	ddl__engine_thread_stop(comm);
+	ddl__cache_clear(comm);
+	for (uint32_t i = 0; i < comm->n_requests; i++)
+		if (comm->requests[i])
+			ddl__request_destroy(
+				comm->requests[i]); /* the caller forgot it; its lanes must not outlive the transports */
+	ddl__trace_close(comm->trace);
+	for (size_t t = 0; t < comm->n_transports; t++)
+		comm->transports[t]->ops->close(comm->transports[t]);
+	ddl__layout_destroy(comm->layout);
+	ddl__plan_destroy(comm->plan);
+	free(comm->plan_text);
+	free(comm->via);
+	ddl__engine_fini(comm);
+	free(comm);
+}
+
+int ddl_comm_abort(struct ddl_comm *comm, const char *reason)
+{
+	pthread_mutex_lock(&comm->lock);
+	int before = atomic_load(&comm->failed);
+	ddl__engine_fail(comm, -ECANCELED, "rank %d on node %s aborted the communicator: %s", comm->rank,
+			 ddl_comm_node_name(comm, comm->rank), reason ? reason : "no reason given");
+	pthread_mutex_unlock(&comm->lock);
+	ddl__engine_poke(comm);
+	return before;
+}
+
+int ddl_comm_get_error(const struct ddl_comm *comm, struct ddl_error *err)
+{
+	int code = atomic_load(&comm->failed);
+	if (code && err)
+		*err = comm->error;
+	return code;
+}
+
+int ddl_comm_rank(const struct ddl_comm *comm)
+{
+	return comm->rank;
+}
+
+int ddl_comm_size(const struct ddl_comm *comm)
+{
+	return comm->size;
+}
+
+const char *ddl_comm_plan(const struct ddl_comm *comm)
+{
+	return comm->plan_text;
+}
+
+int ddl_comm_order(const struct ddl_comm *comm, int ring, int *order)
+{
+	if (ring < 0 || ring >= (int)DDL__RINGS_MAX || !order)
+		return -EINVAL;
+	ddl__layout_order(comm->layout, (unsigned)ring, order);
+	return 0;
+}
+
+const char *ddl_comm_node_name(const struct ddl_comm *comm, int rank)
+{
+	if (rank < 0 || rank >= comm->size || !comm->layout)
+		return NULL;
+	return comm->plan->nodes[comm->layout->node_of_rank[rank]]->name;
+}

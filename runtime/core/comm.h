@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * comm.h - making communicators without a bootstrap, for tests within one process.
+ */
+#ifndef DDL_CORE_COMM_H
+#define DDL_CORE_COMM_H
+
+#include <ddl/ddl.h>
+
+#include "loop.h"
+#include "plan.h"
+
+/*
+ * The communicator of one rank over transport/loop. Does not wait for the others: one thread may make those of all ranks. plan_text
+ * is copied. The rest as ddl_comm_create().
+ */
+int ddl__comm_create_loop(struct ddl__loop_world *world, const char *plan_text, const size_t *node_of_rank, int rank, int n_ranks,
+			  int timeout_ms, struct ddl_comm **comm, struct ddl_error *err);
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exchange.c - rank 0's plan counts. Each rank publishes the digest of the plan it was given; a rank with another one is named. The
+ * job's secret is rank 0's and travels nowhere else.
+ *
+ * Keys: "ddl.rank" (version, digest, facts, addresses) of every rank, "ddl.job" (plan text, options, secret) of rank 0.
+ */
+#include "exchange.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "blob.h"
+#include "error.h"
+#include "merge.h"
+
+#define PROTOCOL "1" /* of the exchange and the transports; ranks must have the same */
+
+static int out_of_memory(struct ddl_error *err)
+{
+	return ddl__error_set(err, -ENOMEM, "out of memory at start");
+}
+
+static int publish_rank(struct ddl__boot *boot, const struct ddl__settings *settings, const struct ddl__facts *facts,
+			struct ddl__transport *const *transports, size_t n_transports, struct ddl_error *err)
+{
+	struct ddl__blob blob = { 0 };
+	char *text = NULL;
+	uint8_t buffer[DDL__ADDRESS_MAX];
+	uint64_t digest = settings->plan ? ddl__plan_digest(settings->plan, strlen(settings->plan)) : 0;
+	int rc = ddl__facts_encode(facts, &text, err);
+	if (rc < 0)
+		return rc;
+	rc = ddl__blob_add(&blob, "protocol", PROTOCOL, sizeof(PROTOCOL) - 1);
+	rc = rc ? rc : ddl__blob_add(&blob, "version", DDL_VERSION, sizeof(DDL_VERSION) - 1);
+	rc = rc ? rc : ddl__blob_add(&blob, "digest", &digest, settings->plan ? sizeof(digest) : 0);
+	rc = rc ? rc : ddl__blob_add(&blob, "facts", text, strlen(text));
+	for (size_t t = 0; rc == 0 && t < n_transports; t++) {
+		size_t size = sizeof(buffer);
+		rc = transports[t]->ops->address(transports[t], buffer, &size);
+		rc = rc ? rc : ddl__blob_add(&blob, transports[t]->ops->name, buffer, size);
+	}
+	rc = rc ? out_of_memory(err) : boot->ops->put(boot, "ddl.rank", blob.data, blob.size, err);
+	free(blob.data);
+	free(text);
+	return rc;
+}
+
+static int publish_job(struct ddl__boot *boot, const struct ddl__settings *settings, struct ddl_error *err)
+{
+	struct ddl__blob blob = { 0 };
+	uint8_t secret[DDL__SECRET_SIZE];
+	if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
+		return ddl__error_set(err, -EIO, "no random bytes for the job's secret: %s", strerror(errno));
+	int rc = ddl__blob_add(&blob, "secret", secret, sizeof(secret));
+	if (rc == 0 && settings->plan)
+		rc = ddl__blob_add(&blob, "plan", settings->plan, strlen(settings->plan));
+	rc = rc ? rc : ddl__blob_add(&blob, "options", &settings->options, sizeof(settings->options));
+	rc = rc ? out_of_memory(err) : boot->ops->put(boot, "ddl.job", blob.data, blob.size, err);
+	free(blob.data);
+	return rc;
+}
+
+/* Reads one rank's blob; its facts are decoded, its protocol and digest compared. */
+static int read_rank(struct ddl__members *m, int rank, const void *plan, size_t plan_size, struct ddl_error *err)
+{
+	const void *protocol, *version, *digest, *facts;
+	size_t protocol_size, version_size, digest_size, facts_size;
+	const void *blob = m->blobs[rank];
+	size_t size = m->sizes[rank];
+	struct ddl_error why = { 0 };
+	if (ddl__blob_find(blob, size, "protocol", &protocol, &protocol_size) < 0 ||
+	    ddl__blob_find(blob, size, "version", &version, &version_size) < 0)
+		return ddl__error_set(err, -EBADMSG,
+				      "rank %d published something that is not DDL's: is another program part of this job step?",
+				      rank);
+	if (protocol_size != sizeof(PROTOCOL) - 1 || memcmp(protocol, PROTOCOL, protocol_size) != 0)
+		return ddl__error_set(
+			err, -EPROTO,
+			"rank %d runs DDL %.*s, which does not talk to this rank's %s: install one version on all nodes", rank,
+			(int)version_size, (const char *)version, DDL_VERSION);
+	if (ddl__blob_find(blob, size, "digest", &digest, &digest_size) < 0 ||
+	    ddl__blob_find(blob, size, "facts", &facts, &facts_size) < 0 ||
+	    ddl__facts_decode(facts, facts_size, &m->facts[rank], &why) < 0)
+		return ddl__error_set(err, -EBADMSG, "rank %d published facts that cannot be read: %s", rank, why.text);
+	uint64_t theirs = 0;
+	if (digest_size == sizeof(theirs))
+		memcpy(&theirs, digest, sizeof(theirs));
+	if (digest_size && (!plan || theirs != ddl__plan_digest(plan, plan_size)))
+		return ddl__error_set(err, -EPROTO,
+				      "rank %d on node %s has %s: " DDL__PLAN_ENV
+				      " must be the same on all ranks (was it changed in the job script?)",
+				      rank, m->facts[rank].node, plan ? "another plan than rank 0" : "a plan and rank 0 has none");
+	return 0;
+}
+
+static int read_all(struct ddl__boot *boot, struct ddl__members *m, const void *plan, size_t plan_size, struct ddl_error *err)
+{
+	for (int r = 0; r < boot->size; r++) {
+		int rc = boot->ops->get(boot, r, "ddl.rank", &m->blobs[r], &m->sizes[r], err);
+		rc = rc ? rc : read_rank(m, r, plan, plan_size, err);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int ddl__exchange(struct ddl__boot *boot, const struct ddl__settings *settings, const struct ddl__facts *facts,
+		  struct ddl__transport *const *transports, size_t n_transports, struct ddl__members *m, struct ddl_error *err)
+{
+	void *job = NULL;
+	const void *plan = NULL, *secret, *options;
+	size_t job_size, plan_size = 0, secret_size, options_size;
+	memset(m, 0, sizeof(*m));
+	m->size = boot->size;
+	m->facts = calloc((size_t)boot->size, sizeof(*m->facts));
+	m->blobs = calloc((size_t)boot->size, sizeof(void *));
+	m->sizes = calloc((size_t)boot->size, sizeof(*m->sizes));
+	int rc = m->facts && m->blobs && m->sizes ? 0 : out_of_memory(err);
+	rc = rc ? rc : publish_rank(boot, settings, facts, transports, n_transports, err);
+	if (rc == 0 && boot->rank == 0)
+		rc = publish_job(boot, settings, err);
+	rc = rc ? rc : boot->ops->fence(boot, err);
+	rc = rc ? rc : boot->ops->get(boot, 0, "ddl.job", &job, &job_size, err);
+	if (rc < 0)
+		goto fini;
+	if (ddl__blob_find(job, job_size, "secret", &secret, &secret_size) < 0 || secret_size != DDL__SECRET_SIZE ||
+	    ddl__blob_find(job, job_size, "options", &options, &options_size) < 0 || options_size != sizeof(struct ddl__options)) {
+		rc = ddl__error_set(err, -EBADMSG, "what rank 0 published cannot be read: install one version of DDL on all nodes");
+		goto fini;
+	}
+	memcpy(m->secret, secret, sizeof(m->secret));
+	if (ddl__blob_find(job, job_size, "plan", &plan, &plan_size) < 0)
+		plan = NULL;
+	rc = read_all(boot, m, plan, plan_size, err);
+	if (rc < 0)
+		goto fini;
+	char *text = plan ? strndup(plan, plan_size) : NULL;
+	struct ddl__options asked;
+	memcpy(&asked, options, sizeof(asked));
+	asked.trace[sizeof(asked.trace) - 1] = '\0';
+	rc = plan && !text ? out_of_memory(err)
+			   : ddl__merge(text, m->facts, (size_t)m->size, boot->job, &asked, &m->plan, &m->node_of_rank, err);
+	free(text);
+fini:
+	free(job);
+	if (rc < 0)
+		ddl__members_fini(m);
+	return rc;
+}
+
+void ddl__members_peer(const struct ddl__members *m, int rank, const char *transport, struct ddl__peer *peer)
+{
+	memset(peer, 0, sizeof(*peer));
+	peer->machine = m->facts[rank].machine;
+	if (ddl__blob_find(m->blobs[rank], m->sizes[rank], transport, &peer->address, &peer->size) < 0)
+		peer->address = NULL;
+}
+
+void ddl__members_fini(struct ddl__members *m)
+{
+	ddl__plan_destroy(m->plan);
+	for (int r = 0; m->blobs && r < m->size; r++)
+		free(m->blobs[r]);
+	free(m->node_of_rank);
+	free(m->facts);
+	free(m->blobs);
+	free(m->sizes);
+	memset(m, 0, sizeof(*m));
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * settings.c - options first, then the environment, then defaults.
+ */
+#include "settings.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "plan.h"
+
+enum { TIMEOUT_S_DEFAULT = 600, TIMEOUT_S_MAX = 86400 };
+
+static const char *environment(const char *name)
+{
+	const char *value = getenv(name);
+	return value && *value ? value : NULL;
+}
+
+/* A whole number from the environment; unset leaves *value. */
+static int read_number(const char *name, long min, long max, int *value, struct ddl_error *err)
+{
+	const char *text = environment(name);
+	char *end;
+	if (!text)
+		return 0;
+	errno = 0;
+	long number = strtol(text, &end, 10);
+	if (errno || *end || number < min || number > max)
+		return ddl__error_set(err, -EINVAL, "%s=%s is not a whole number from %ld to %ld", name, text, min, max);
+	*value = (int)number;
+	return 0;
+}
+
+int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__settings *s, struct ddl_error *err)
+{
+	static const struct ddl_comm_options defaults = DDL_COMM_OPTIONS_INIT;
+	const struct ddl_comm_options *o = options ? options : &defaults;
+	if (o->struct_size < sizeof(*o))
+		return ddl__error_set(err, -EINVAL, "ddl_comm_options is not initialised: start from DDL_COMM_OPTIONS_INIT");
+	if (o->timeout_ms < 0 || o->progress_threads < -1 || o->progress_threads > 1)
+		return ddl__error_set(err, -EINVAL,
+				      "ddl_comm_options: timeout_ms must not be negative, progress_threads be -1, 0 or 1");
+	ddl__options_init(&s->options);
+	const char *mode = environment("DDL_MODE");
+	if (mode && ddl__options_parse(mode, &s->options, err) < 0)
+		return -EINVAL;
+	const char *trace = environment("DDL_TRACE");
+	if (trace && ddl__options_set(&s->options, "trace", trace, err) < 0)
+		return -EINVAL;
+	s->plan = o->plan ? o->plan : environment(DDL__PLAN_ENV);
+	s->transports = o->transports ? o->transports : environment("DDL_TRANSPORTS");
+	s->interfaces = o->interfaces ? o->interfaces : environment("DDL_NET");
+	s->progress_threads = o->progress_threads;
+	int seconds = TIMEOUT_S_DEFAULT;
+	int rc = read_number("DDL_TIMEOUT", 1, TIMEOUT_S_MAX, &seconds, err);
+	if (rc == 0 && s->progress_threads < 0)
+		rc = read_number("DDL_PROGRESS", 0, 1, &s->progress_threads, err);
+	s->timeout_ms = o->timeout_ms ? o->timeout_ms : seconds * 1000;
+	return rc;
+}

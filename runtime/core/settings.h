@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * settings.h - what a communicator is made with: the caller's options, completed from the environment.
+ */
+#ifndef DDL_CORE_SETTINGS_H
+#define DDL_CORE_SETTINGS_H
+
+#include <ddl/ddl.h>
+
+#include "options.h"
+
+struct ddl__settings {
+	const char *plan;            /* text; NULL: none. Borrowed from the options or the environment */
+	struct ddl__options options; /* DDL_MODE: what --ddl said, for a plan that is built by exchange */
+	const char *transports;      /* NULL: all usable. Borrowed */
+	const char *interfaces;      /* NULL: by rule. Borrowed */
+	int timeout_ms;              /* at least 1 */
+	int progress_threads;        /* 0, 1; -1: what the plan says */
+};
+
+/*
+ * Reads them. Environment: DDL_PLAN, DDL_MODE, DDL_TRANSPORTS, DDL_NET, DDL_TIMEOUT (seconds), DDL_PROGRESS, DDL_TRACE (folder).
+ * Returns 0; -EINVAL with a sentence that names the variable and what it may be.
+ */
+int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__settings *settings, struct ddl_error *err);
+
+#endif
