@@ -7,6 +7,7 @@
 
 BUILD      ?= build
 PREFIX     ?= /usr/local
+SYSCONFDIR ?= $(if $(filter /usr,$(PREFIX)),/etc,$(PREFIX)/etc)
 JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE      ?= cmake
 CMAKE_ARGS ?=
@@ -15,7 +16,8 @@ CMAKE_ARGS ?=
 found       = $(shell printf '$(hash)include <$(1)>\n' | $(CC) -E -x c - >/dev/null 2>&1 && echo ON || echo OFF)
 packaged    = $(shell pkg-config --exists $(1) 2>/dev/null && echo ON || echo OFF)
 hash       := \#
-OPTIONS     = -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DDDL_SPANK=$(call found,slurm/spank.h) -DDDL_PMIX=$(call packaged,pmix) \
+OPTIONS     = -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DCMAKE_INSTALL_SYSCONFDIR=$(SYSCONFDIR) \
+	      -DDDL_SPANK=$(call found,slurm/spank.h) -DDDL_PMIX=$(call packaged,pmix) \
 	      -DDDL_TESTS=$(call packaged,cmocka) $(CMAKE_ARGS)
 
 .PHONY: all configure install check check-long demo fmt lint deps clean distclean help
@@ -33,7 +35,7 @@ configure:
 		{ $(CMAKE) -S . -B $(BUILD) -G Ninja $(OPTIONS) && printf '%s' "$$options" >$(BUILD)/options; }
 
 install: all                    ## installs below $(DESTDIR)$(PREFIX)
-	@DESTDIR=$(DESTDIR) $(CMAKE) --install $(BUILD)
+	@DESTDIR='$(DESTDIR)' $(CMAKE) --install $(BUILD)
 
 check:                          ## installs what the tests need, then runs all of them (under 12 minutes on 2 cores)
 	@scripts/install-deps
