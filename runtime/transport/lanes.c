@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lanes.c - the lanes of a link: tables of the ends open here, and of announcements that came before their lane was opened here.
+ *
+ * Each opening of a receiving end has a number (grant). Credits and data carry it, so that what is still under way for an
+ * earlier opening of the same lane is told apart and dropped.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "mesh.h"
+
+_Static_assert(sizeof(struct ddl__call) == 40, "the call has no padding");
+_Static_assert(sizeof(struct ddl__lane) == 56, "the lane has no padding");
+
+/* Tables */
+
+static size_t bucket_of(const struct ddl__table *table, uint32_t request, uint32_t index)
+{
+	uint64_t key = ((uint64_t)request << 32 | index) * 0x9e3779b97f4a7c15u;
+
+	return (size_t)(key >> 32) & (table->n_buckets - 1);
+}
+
+struct ddl__end *ddl__table_find(const struct ddl__table *table, uint32_t request, uint32_t index)
+{
+	if (table->n == 0)
+		return NULL;
+	for (struct ddl__end *end = table->bucket[bucket_of(table, request, index)]; end; end = end->next)
+		if (end->lane.request == request && end->lane.index == index)
+			return end;
+	return NULL;
+}
+
+static void link_in(struct ddl__table *table, struct ddl__end *end)
+{
+	struct ddl__end **bucket = &table->bucket[bucket_of(table, end->lane.request, end->lane.index)];
+
+	end->next = *bucket;
+	*bucket = end;
+}
+
+static int table_add(struct ddl__table *table, struct ddl__end *end)
+{
+	if (table->n == table->n_buckets) {
+		struct ddl__table larger = { .n_buckets = table->n_buckets ? 2 * table->n_buckets : 16, .n = table->n };
+
+		larger.bucket = calloc(larger.n_buckets, sizeof(*larger.bucket));
+		if (!larger.bucket)
+			return -ENOMEM;
+		for (size_t i = 0; i < table->n_buckets; i++) {
+			for (struct ddl__end *each = table->bucket[i], *next; each; each = next) {
+				next = each->next;
+				link_in(&larger, each);
+			}
+		}
+		free(table->bucket);
+		*table = larger;
+	}
+	link_in(table, end);
+	table->n++;
+	end->listed = true;
+	return 0;
+}
+
+static void table_remove(struct ddl__table *table, struct ddl__end *end)
+{
+	struct ddl__end **at;
+
+	if (!end->listed)
+		return;
+	at = &table->bucket[bucket_of(table, end->lane.request, end->lane.index)];
+	while (*at != end)
+		at = &(*at)->next;
+	*at = end->next;
+	table->n--;
+	end->listed = false;
+}
+
+/* Opening */
+
+static int check_lane(const struct ddl__lane *lane)
+{
+	return lane->slots >= 1 && lane->slots <= DDL__SLOTS_MAX && lane->slot_bytes <= DDL__SLOT_BYTES_MAX ? 0 : -EINVAL;
+}
+
+/* The link that a lane with that peer goes over, on its way up. */
+static int link_for(struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, struct ddl__link **link, struct ddl_error *err)
+{
+	const char *name = mesh->base.ops->name;
+	struct ddl__link *found;
+
+	if (check_lane(lane))
+		return ddl__error_set(err, -EINVAL,
+				      "%s: a lane with %u slots of %u bytes cannot be opened (1 to %u slots of at most %u).", name,
+				      lane->slots, lane->slot_bytes, DDL__SLOTS_MAX, DDL__SLOT_BYTES_MAX);
+	if (!ddl__mesh_reaches(&mesh->base, peer))
+		return ddl__error_set(err, -EINVAL, "%s: rank %d cannot be reached this way.", name, peer);
+	found = ddl__mesh_link(mesh, peer);
+	if (!found)
+		return ddl__error_memory(err);
+	if (found->state == DDL__LINK_DOWN)
+		return ddl__error_set(err, found->code, "%s: rank %d is lost: %s.", name, peer, found->detail);
+	if (found->state == DDL__LINK_LEFT || found->heard_bye || mesh->leaving)
+		return ddl__error_set(err, -ECONNRESET, "%s: rank %d and this one have said goodbye.", name, peer);
+	*link = found;
+	return 0;
+}
+
+/* Begins to make the connection if nobody has. May fail the link, which the engine hears through its events. */
+static void bring_up(struct ddl__link *link)
+{
+	struct ddl__mesh *mesh = link->mesh;
+
+	if (link->state != DDL__LINK_IDLE)
+		return;
+	link->deadline_ns = ddl__mesh_now() + (uint64_t)mesh->timeout_ms * 1000000u;
+	if (mesh->rank < link->peer)
+		ddl__greet_connect(link);
+	else
+		link->state = DDL__LINK_WAITING;
+	ddl__mesh_due(mesh, link->deadline_ns);
+}
+
+static int announce(struct ddl__mesh_rx *rx)
+{
+	struct ddl__frame frame = {
+		.type = DDL__FRAME_ANNOUNCE,
+		.bytes = sizeof(rx->end.lane),
+		.request = rx->end.lane.request,
+		.lane = rx->end.lane.index,
+		.grant = rx->end.grant,
+	};
+	int rc = ddl__stream_put(rx->link->stream, &frame, &rx->end.lane, &rx->fd, rx->fd >= 0 ? 1 : 0);
+
+	if (rc)
+		return rc;
+	rx->fd = -1;
+	rx->announced = true;
+	return 0;
+}
+
+int ddl__mesh_rx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, struct ddl__mesh_rx *rx,
+		      struct ddl_error *err)
+{
+	struct ddl__link *link;
+	int rc = link_for(mesh, peer, lane, &link, err);
+
+	if (rc)
+		return rc;
+	if (ddl__table_find(&link->rx, lane->request, lane->index))
+		return ddl__error_set(err, -EINVAL, "%s: lane %u of request %u from rank %d is open already.", mesh->base.ops->name,
+				      lane->index, lane->request, peer);
+	rx->base.ops = mesh->base.ops;
+	rx->link = link;
+	rx->end = (struct ddl__end){ .lane = *lane, .grant = ++mesh->grants, .owner = rx };
+	if (table_add(&link->rx, &rx->end))
+		return ddl__error_memory(err);
+	if (link->state == DDL__LINK_UP) {
+		rc = announce(rx);
+		if (rc) {
+			table_remove(&link->rx, &rx->end);
+			return ddl__error_set(err, rc,
+					      "%s: no room to announce a lane to rank %d: too many are being opened at once.",
+					      mesh->base.ops->name, peer);
+		}
+		mesh->ops->pump(link);
+	} else {
+		rx->next = link->unannounced;
+		link->unannounced = rx;
+		bring_up(link);
+	}
+	return 0;
+}
+
+/* A lane open here meets its announcement. One of another shape gets no credit: the engine compares, and tells. */
+static void meet(struct ddl__mesh_tx *tx, const struct ddl__lane *announced, uint32_t grant, void *extra)
+{
+	tx->end.grant = grant;
+	tx->granted = announced->slots == tx->end.lane.slots && announced->slot_bytes == tx->end.lane.slot_bytes;
+	tx->link->mesh->ops->grant(tx, extra);
+}
+
+int ddl__mesh_tx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, struct ddl__mesh_tx *tx,
+		      struct ddl_error *err)
+{
+	struct ddl__link *link;
+	struct ddl__end *offered;
+	int rc = link_for(mesh, peer, lane, &link, err);
+
+	if (rc)
+		return rc;
+	if (ddl__table_find(&link->tx, lane->request, lane->index))
+		return ddl__error_set(err, -EINVAL, "%s: lane %u of request %u to rank %d is open already.", mesh->base.ops->name,
+				      lane->index, lane->request, peer);
+	tx->base.ops = mesh->base.ops;
+	tx->link = link;
+	tx->granted = false;
+	tx->end = (struct ddl__end){ .lane = *lane, .owner = tx };
+	if (table_add(&link->tx, &tx->end))
+		return ddl__error_memory(err);
+	offered = ddl__table_find(&link->offers, lane->request, lane->index);
+	if (offered) {
+		struct ddl__offer *offer = offered->owner;
+
+		table_remove(&link->offers, offered);
+		meet(tx, &offered->lane, offered->grant, offer->extra);
+		free(offer);
+	}
+	bring_up(link);
+	return 0;
+}
+
+/* Closing */
+
+void ddl__mesh_rx_close(struct ddl__mesh_rx *rx)
+{
+	struct ddl__link *link = rx->link;
+	struct ddl__frame frame = {
+		.type = DDL__FRAME_WITHDRAW,
+		.request = rx->end.lane.request,
+		.lane = rx->end.lane.index,
+		.grant = rx->end.grant,
+	};
+
+	table_remove(&link->rx, &rx->end);
+	for (struct ddl__mesh_rx **at = &link->unannounced; *at; at = &(*at)->next) {
+		if (*at == rx) {
+			*at = rx->next;
+			break;
+		}
+	}
+	if (rx->fd >= 0)
+		close(rx->fd);
+	rx->fd = -1;
+	/* Without memory the peer keeps an announcement that it never uses: no harm. */
+	if (rx->announced && link->state == DDL__LINK_UP && !link->said_bye && !link->mute &&
+	    ddl__stream_put(link->stream, &frame, NULL, NULL, 0) == 0)
+		link->mesh->ops->pump(link);
+}
+
+void ddl__mesh_tx_close(struct ddl__mesh_tx *tx)
+{
+	table_remove(&tx->link->tx, &tx->end);
+}
+
+/* Announcements that come */
+
+static int check_announcement(struct ddl__link *link, const struct ddl__frame *frame, const struct ddl__lane *lane)
+{
+	struct ddl__end *open = ddl__table_find(&link->tx, frame->request, frame->lane);
+
+	if (lane->request != frame->request || lane->index != frame->lane || check_lane(lane))
+		return ddl__link_bad(link, "it announced a lane that cannot be");
+	if (ddl__table_find(&link->offers, frame->request, frame->lane) || (open && open->grant))
+		return ddl__link_bad(link, "it announced a lane twice");
+	if (link->offers.n >= DDL__MESH_OFFERS_MAX)
+		return ddl__link_bad(link, "it announced too many lanes");
+	return 0;
+}
+
+int ddl__lanes_announced(struct ddl__link *link, const struct ddl__frame *frame, const void *body)
+{
+	struct ddl__mesh *mesh = link->mesh;
+	struct ddl__offer *offer;
+	struct ddl__lane lane;
+	struct ddl__end *open;
+	int rc;
+
+	if (frame->bytes != sizeof(lane) || frame->grant == 0)
+		return ddl__link_bad(link, "it announced a lane in a wrong form");
+	memcpy(&lane, body, sizeof(lane));
+	rc = check_announcement(link, frame, &lane);
+	if (rc)
+		return rc;
+	offer = calloc(1, sizeof(*offer));
+	if (!offer)
+		return -ENOMEM;
+	offer->end = (struct ddl__end){ .lane = lane, .grant = frame->grant, .owner = offer };
+	rc = mesh->ops->offered(link, offer);
+	if (rc) {
+		free(offer);
+		return rc;
+	}
+	open = ddl__table_find(&link->tx, lane.request, lane.index);
+	if (open) {
+		meet(open->owner, &lane, frame->grant, offer->extra);
+		free(offer);
+	} else if (table_add(&link->offers, &offer->end)) {
+		mesh->ops->refuse(offer);
+		free(offer);
+		return -ENOMEM;
+	}
+	mesh->events->announced(mesh->context, link->peer, &lane);
+	return 0;
+}
+
+void ddl__lanes_withdrawn(struct ddl__link *link, const struct ddl__frame *frame)
+{
+	struct ddl__end *end = ddl__table_find(&link->offers, frame->request, frame->lane);
+
+	if (end && end->grant == frame->grant) {
+		table_remove(&link->offers, end);
+		link->mesh->ops->refuse(end->owner);
+		free(end->owner);
+		return;
+	}
+	/* The lane here gets no more credit; the same lane may be opened and announced anew beside it. */
+	end = ddl__table_find(&link->tx, frame->request, frame->lane);
+	if (end && end->grant == frame->grant) {
+		table_remove(&link->tx, end);
+		((struct ddl__mesh_tx *)end->owner)->granted = false;
+	}
+}
+
+int ddl__link_up(struct ddl__link *link)
+{
+	struct ddl__mesh_rx *rx;
+	int rc;
+
+	link->state = DDL__LINK_UP;
+	link->deadline_ns = 0;
+	link->retry_ns = 0;
+	rc = link->mesh->ops->up(link);
+	while (rc == 0 && (rx = link->unannounced)) {
+		rc = announce(rx);
+		if (rc == 0)
+			link->unannounced = rx->next;
+	}
+	if (rc)
+		return rc;
+	link->mesh->ops->pump(link);
+	return 0;
+}
+
+void ddl__lanes_fini(struct ddl__link *link)
+{
+	for (size_t i = 0; i < link->offers.n_buckets; i++) {
+		for (struct ddl__end *end = link->offers.bucket[i], *next; end; end = next) {
+			next = end->next;
+			link->mesh->ops->refuse(end->owner);
+			free(end->owner);
+		}
+	}
+	free(link->rx.bucket);
+	free(link->tx.bucket);
+	free(link->offers.bucket);
+}

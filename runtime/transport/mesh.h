@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mesh.h - one transport's connections to its peers: what transports over streams have in common.
+ *
+ * A link is the connection to one peer. It is made when the first lane with that peer is opened: the lower rank connects to the
+ * higher one's address, the higher one waits. Who connects to our listening socket is a stranger until it has proved itself
+ * (auth.h); then its stream becomes the link's. Over the link go announcements of lanes, what the transport itself sends (credits,
+ * data, descriptors), aborts and goodbyes.
+ *
+ *     idle -> waiting ----------------------.         (higher rank: for the lower one to connect)
+ *         \-> connecting -> greeting -> up -+-> left  (both said goodbye, or the peer did and closed)
+ *                    \----------\----------\--> down  (lost)
+ *
+ * Files: mesh.c (open to close, the timer, losing and leaving), greet.c (connecting, strangers, the handshake), lanes.c (lanes
+ * and their announcements). What differs between tcp and shm is behind struct ddl__mesh_ops.
+ *
+ * Rules. Events are told to the engine only from within a ready() of ours, never from within one of its calls. A stream is
+ * destroyed only outside the callbacks of its sink, which return negative instead. Links and stranger slots live until close,
+ * so that an event that epoll has already handed out never meets freed memory.
+ */
+#ifndef DDL_TRANSPORT_MESH_H
+#define DDL_TRANSPORT_MESH_H
+
+#include <sys/socket.h>
+
+#include "auth.h"
+#include "stream.h"
+#include "transport.h"
+
+#define DDL__MESH_STRANGERS   64u        /* connections that have not proved themselves */
+#define DDL__MESH_STRANGER_MS 5000       /* time they have for it */
+#define DDL__MESH_OFFERS_MAX  (1u << 16) /* announcements of one peer that wait for their lane to be opened */
+
+struct ddl__mesh;
+struct ddl__link;
+
+/* Lanes */
+
+struct ddl__end {              /* one end of a lane in a table; part of a mesh_rx, mesh_tx or offer */
+	struct ddl__lane lane; /* as its opener described it */
+	uint32_t grant;        /* receiver's number of this opening */
+	bool listed;           /* in a table */
+	struct ddl__end *next; /* in its bucket */
+	void *owner;           /* the struct that this is part of */
+};
+
+struct ddl__table {               /* ends by request and index */
+	struct ddl__end **bucket; /* n_buckets of them */
+	size_t n_buckets;         /* 0 or a power of two */
+	size_t n;                 /* ends */
+};
+
+struct ddl__offer { /* an announcement whose lane is not open here yet */
+	struct ddl__end end;
+	void *extra; /* the transport's: what came with it */
+};
+
+struct ddl__mesh_rx { /* first field of a transport's struct ddl__rx */
+	struct ddl__rx base;
+	struct ddl__link *link;
+	struct ddl__end end; /* in link->rx */
+	int fd;              /* goes with the announcement; -1: none. Owned until announced */
+	bool announced;
+	struct ddl__mesh_rx *next; /* of link->unannounced */
+};
+
+struct ddl__mesh_tx { /* first field of a transport's struct ddl__tx */
+	struct ddl__tx base;
+	struct ddl__link *link;
+	struct ddl__end end; /* in link->tx */
+	bool granted;        /* the receiver's announcement came and fits */
+};
+
+/* Links */
+
+enum ddl__link_state {
+	DDL__LINK_IDLE = 0,
+	DDL__LINK_WAITING = 1,
+	DDL__LINK_CONNECTING = 2,
+	DDL__LINK_GREETING = 3,
+	DDL__LINK_UP = 4,
+	DDL__LINK_LEFT = 5,
+	DDL__LINK_DOWN = 6,
+};
+
+struct ddl__link { /* first field of a transport's own */
+	struct ddl__poll_source source;
+	struct ddl__mesh *mesh;
+	int peer; /* rank */
+	enum ddl__link_state state;
+	struct ddl__stream *stream;   /* connecting, greeting, up */
+	uint32_t watched;             /* epoll events it is registered for */
+	uint64_t deadline_ns;         /* waiting, connecting, greeting */
+	uint64_t retry_ns;            /* connecting without a stream: when to try again; up: when to write again; 0: not */
+	struct ddl__auth_hello hello; /* greeting */
+	struct ddl__table rx, tx, offers;
+	struct ddl__mesh_rx *unannounced; /* opened before the link was up; in any order */
+	bool mute;                        /* writing failed: the reading side tells why */
+	int write_error;                  /* -errno of that */
+	bool heard_bye, said_bye;
+	bool proved;      /* greeting: our proof is under way */
+	const char *why;  /* what the peer did wrong, for the refusal that a callback returns; static text */
+	int code;         /* down: why */
+	char detail[192]; /* the same in words */
+	bool told;        /* down: the engine knows */
+};
+
+struct ddl__stranger { /* a connection to our listening socket */
+	struct ddl__poll_source source;
+	struct ddl__mesh *mesh;
+	struct ddl__stream *stream; /* NULL: the slot is free */
+	uint32_t watched;           /* epoll events it is registered for */
+	uint64_t deadline_ns;
+	struct ddl__auth_hello hello;   /* what it said; from is not believed before the proof */
+	uint8_t nonce[DDL__AUTH_NONCE]; /* ours */
+	bool greeted;                   /* our challenge is under way */
+};
+
+/* The mesh */
+
+struct ddl__mesh_address { /* head of an address; the transport's own part follows. No padding. */
+	uint32_t magic;
+	uint32_t rank;
+	uint64_t instance;
+};
+
+struct ddl__mesh_peer {
+	const void *own; /* the transport's part of the address; NULL: cannot be reached this way */
+	size_t size;     /* bytes of it */
+	uint64_t instance;
+};
+
+struct ddl__mesh_ops { /* what differs */
+	const struct ddl__transport_ops *transport;
+	uint32_t magic;   /* of its addresses */
+	size_t link_size; /* of its struct, which begins with a struct ddl__link */
+	bool passes_fds;
+	/* Makes the listening socket (non-blocking) and writes the own part of the address. */
+	int (*listen)(struct ddl__mesh *mesh, const struct ddl__transport_config *config, int *fd, void *own, size_t *size,
+		      struct ddl_error *err);
+	/* Whether that own part of a peer's address is well-formed and can be reached from ours. Symmetric. */
+	bool (*reaches)(const struct ddl__mesh *mesh, const void *own, size_t size, const char *machine);
+	/* The socket address in a peer's own part, and in words. */
+	void (*target)(const void *own, struct sockaddr_storage *to, socklen_t *size, char *words, size_t words_size);
+	void (*tune)(int fd);                         /* a new socket */
+	bool (*admits)(int fd);                       /* whether the other end may talk to us at all */
+	int (*up)(struct ddl__link *link);            /* proved itself; before announcements go out */
+	void (*pump)(struct ddl__link *link);         /* write what there is; sets the events to watch */
+	bool (*unsent)(const struct ddl__link *link); /* lanes have sent what is not written yet */
+	int (*data)(struct ddl__link *link, const struct ddl__frame *frame, void **to);
+	int (*frame)(struct ddl__link *link, const struct ddl__frame *frame, const void *body); /* those the mesh does not know */
+	int (*offered)(struct ddl__link *link, struct ddl__offer *offer); /* announcement came: take what comes with it */
+	void (*refuse)(struct ddl__offer *offer);                         /* gives that back */
+	void (*grant)(struct ddl__mesh_tx *tx, void *extra);              /* the lane gets its credits; extra is its own now */
+	void (*down)(struct ddl__link *link); /* the stream is gone: forget what was to be written or to land */
+};
+
+struct ddl__mesh { /* first field of a transport's own struct */
+	struct ddl__transport base;
+	const struct ddl__mesh_ops *ops;
+	int rank, n_ranks;
+	int epoll_fd;
+	int timeout_ms;
+	const struct ddl__events *events;
+	void *context;
+	uint8_t secret[DDL__SECRET_SIZE];
+	char *machine;
+	int listen_fd;
+	uint32_t listening; /* epoll events it is registered for now */
+	struct ddl__poll_source listener;
+	int timer_fd;
+	struct ddl__poll_source timer;
+	uint64_t timer_ns;        /* what it is set to; 0 not */
+	uint64_t listen_again_ns; /* no descriptors were left: when to accept again; 0 not */
+	uint8_t address[DDL__ADDRESS_MAX];
+	size_t address_size;
+	uint64_t instance;
+	void *addresses;                 /* copies of the peers' own parts */
+	struct ddl__mesh_peer *peers;    /* n_ranks of them; NULL before attach */
+	struct ddl__link **links;        /* n_ranks of them, NULL where there is none */
+	struct ddl__stranger *strangers; /* DDL__MESH_STRANGERS of them */
+	size_t n_strangers;
+	uint64_t n_dropped; /* strangers that were sent away */
+	uint32_t grants;    /* lanes ever announced */
+	bool telling;       /* within a ready() of ours */
+	size_t untold;      /* links down that the engine does not know of */
+	bool leaving;       /* after goodbye */
+};
+
+/* mesh.c: the ops that a transport takes as they are, or calls from its own */
+
+/* mesh: zeroed memory of the transport's struct; on failure nothing is left open and the memory stays the caller's. */
+int ddl__mesh_init(struct ddl__mesh *mesh, const struct ddl__mesh_ops *ops, const struct ddl__transport_config *config,
+		   struct ddl_error *err);
+void ddl__mesh_fini(struct ddl__mesh *mesh);
+int ddl__mesh_address(struct ddl__transport *transport, void *buffer, size_t *size);
+int ddl__mesh_attach(struct ddl__transport *transport, const struct ddl__peer *peers, const uint8_t *secret, struct ddl_error *err);
+bool ddl__mesh_reaches(const struct ddl__transport *transport, int peer);
+void ddl__mesh_abort(struct ddl__transport *transport, int code, const char *text);
+void ddl__mesh_goodbye(struct ddl__transport *transport);
+bool ddl__mesh_done(const struct ddl__transport *transport);
+uint64_t ddl__mesh_dropped(const struct ddl__transport *transport); /* strangers sent away so far */
+
+struct ddl__link *ddl__mesh_link(struct ddl__mesh *mesh, int peer); /* makes it if there is none; NULL: no memory */
+void ddl__mesh_enter(struct ddl__mesh *mesh);                       /* at the begin of every ready() */
+void ddl__mesh_leave(struct ddl__mesh *mesh);                       /* at its end: tells losses */
+void ddl__mesh_due(struct ddl__mesh *mesh, uint64_t ns);            /* the timer goes off then at the latest */
+uint64_t ddl__mesh_now(void);                                       /* monotonic, ns */
+
+/* Registers fd, changes or (events 0, watched not 0) ends its registration. *watched is what it is registered for. */
+int ddl__mesh_watch(struct ddl__mesh *mesh, int fd, struct ddl__poll_source *source, uint32_t events, uint32_t *watched);
+
+/* The link is lost: closes it, tells the engine when that is allowed. Does nothing to a link that is down. */
+void ddl__link_fail(struct ddl__link *link, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Reading or a callback returned that error. */
+void ddl__link_broken(struct ddl__link *link, int rc);
+int ddl__link_bad(struct ddl__link *link, const char *why); /* notes why; returns -EBADMSG */
+void ddl__link_close(struct ddl__link *link);               /* its stream */
+/* Reads what there is on a link that is up. */
+void ddl__link_read(struct ddl__link *link);
+/* For pumps: writes what waits on the stream. 0 all is written, 1 something waits. */
+int ddl__link_write(struct ddl__link *link);
+/* For pumps, at their end, when no lane has anything to send: says goodbye where that is due and writes it; closes the link when both
+ * have said it. Otherwise: watches for room to write. */
+void ddl__link_settle(struct ddl__link *link);
+
+extern const struct ddl__frame_sink ddl__link_sink; /* what a link that is up listens to; context: the link */
+
+/* greet.c */
+void ddl__greet_connect(struct ddl__link *link);         /* lower rank: begins, or tries again */
+void ddl__greet_ready(struct ddl__link *link);           /* connecting or greeting, and its socket has something */
+void ddl__greet_accept(struct ddl__mesh *mesh);          /* the listening socket has something */
+void ddl__greet_strangers(struct ddl__mesh *mesh);       /* the timer: reads once more, sends the late ones away */
+void ddl__greet_close(struct ddl__mesh *mesh);           /* all strangers */
+void ddl__greet_listen(struct ddl__mesh *mesh, bool on); /* the listening socket in the epoll set */
+int ddl__link_up(struct ddl__link *link);                /* lanes.c: announces what was opened before */
+
+/* lanes.c */
+/* Fill and register the common part of a lane's end. On failure nothing is left. rx->fd is set by the caller before. */
+int ddl__mesh_rx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, struct ddl__mesh_rx *rx,
+		      struct ddl_error *err);
+int ddl__mesh_tx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, struct ddl__mesh_tx *tx,
+		      struct ddl_error *err);
+void ddl__mesh_rx_close(struct ddl__mesh_rx *rx); /* tells the peer; the memory stays the caller's */
+void ddl__mesh_tx_close(struct ddl__mesh_tx *tx);
+struct ddl__end *ddl__table_find(const struct ddl__table *table, uint32_t request, uint32_t index);
+int ddl__lanes_announced(struct ddl__link *link, const struct ddl__frame *frame, const void *body);
+void ddl__lanes_withdrawn(struct ddl__link *link, const struct ddl__frame *frame);
+void ddl__lanes_fini(struct ddl__link *link); /* offers and tables */
+
+#endif

@@ -1,0 +1,606 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shm.c - lanes through memory that two processes of one machine share.
+ *
+ * The receiver makes a memfd for each lane: counters, sizes and slots. It goes to the sender with the announcement over an abstract unix
+ * socket, which stays open and only carries control: its end is how the death of a peer is noticed. Nothing has a name in a file system,
+ * so nothing is left behind, whatever happens. What a peer writes into shared memory is checked before it is used.
+ *
+ * Doorbell. Each process has a page with a flag that says that it sleeps, and an eventfd in its epoll set; both go to every peer. Who
+ * publishes a slice or a credit looks at the flag afterwards, who is about to sleep sets the flag and looks for slices and
+ * credits afterwards. All four are sequentially consistent, so at least one of the two sees the other.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "mesh.h"
+
+#define MAGIC     0x6464736du /* of an address */
+#define BACKLOG   4096
+#define NAME_SIZE 32u   /* bytes of a socket's abstract name, without its leading NUL */
+#define ALIGNMENT 64u   /* bytes: of slots */
+#define SLOTS_AT  4096u /* bytes: where the slots begin */
+#define SEALS     (F_SEAL_SHRINK | F_SEAL_GROW)
+
+struct segment {                                             /* head of a lane's memory */
+	_Alignas(64) _Atomic uint64_t produced;              /* slices sent; written by the sender */
+	_Alignas(64) _Atomic uint64_t consumed;              /* slices released; written by the receiver */
+	_Alignas(64) _Atomic uint32_t sizes[DDL__SLOTS_MAX]; /* bytes in each slot; written by the sender */
+};
+
+struct doorbell {                  /* a process's page */
+	_Atomic uint32_t sleeping; /* 1: ring */
+};
+
+struct shm_lane { /* a mapped lane */
+	struct segment *segment;
+	size_t size;   /* bytes mapped */
+	size_t stride; /* bytes from slot to slot */
+};
+
+struct shm_tx {
+	struct ddl__mesh_tx mesh;
+	struct shm_lane *lane; /* NULL before the announcement came */
+	uint64_t sent;
+};
+
+struct shm_rx {
+	struct ddl__mesh_rx mesh;
+	struct shm_lane lane;
+	uint64_t released;
+};
+
+struct shm_link {
+	struct ddl__link link;
+	struct doorbell *doorbell; /* the peer's; NULL before it came */
+	int bell_fd;               /* the peer's eventfd; -1 with doorbell NULL */
+};
+
+struct shm {
+	struct ddl__mesh mesh;
+	struct doorbell *doorbell; /* ours */
+	int doorbell_fd;           /* its memfd: peers get duplicates */
+	int bell_fd;               /* our eventfd */
+	struct ddl__poll_source bell;
+	uint32_t watched; /* epoll events bell_fd is registered for */
+};
+
+_Static_assert(sizeof(struct segment) <= SLOTS_AT, "the head fits before the slots");
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "atomics work between processes");
+
+/* Memory */
+
+static size_t stride_of(const struct ddl__lane *lane)
+{
+	return ((size_t)lane->slot_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static size_t size_of(const struct ddl__lane *lane)
+{
+	return SLOTS_AT + stride_of(lane) * lane->slots;
+}
+
+static uint8_t *slot_at(const struct shm_lane *lane, uint64_t slot)
+{
+	return (uint8_t *)lane->segment + SLOTS_AT + slot * lane->stride;
+}
+
+/* Maps size bytes of a memfd that cannot shrink below them any more. */
+static int map_fd(int fd, size_t size, void **memory)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+	void *at;
+
+	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size < 0 || (size_t)st.st_size != size)
+		return -EBADMSG;
+	at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	*memory = at;
+	return 0;
+}
+
+/* Makes a memfd of size bytes, all of them there, and maps it. */
+static int make_memory(const char *name, size_t size, int *fd, void **memory)
+{
+	int made = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int rc;
+
+	if (made < 0)
+		return -errno;
+	do
+		rc = fallocate(made, 0, 0, (off_t)size);
+	while (rc && errno == EINTR);
+	if (rc || fcntl(made, F_ADD_SEALS, SEALS | F_SEAL_SEAL))
+		rc = -errno;
+	else
+		rc = map_fd(made, size, memory);
+	if (rc)
+		close(made);
+	else
+		*fd = made;
+	return rc;
+}
+
+/* Addresses and sockets */
+
+static socklen_t name_address(struct sockaddr_un *address, const char *name)
+{
+	memset(address, 0, sizeof(*address));
+	address->sun_family = AF_UNIX;
+	memcpy(address->sun_path + 1, name, NAME_SIZE);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + NAME_SIZE);
+}
+
+static int make_name(char *name)
+{
+	uint8_t random[(NAME_SIZE - 4) / 2];
+	char text[NAME_SIZE + 1] = "ddl-";
+	int rc = ddl__auth_random(random, sizeof(random));
+
+	for (size_t i = 0; i < sizeof(random); i++)
+		snprintf(text + 4 + 2 * i, 3, "%02x", random[i]);
+	memcpy(name, text, NAME_SIZE);
+	return rc;
+}
+
+static int shm_listen(struct ddl__mesh *mesh, const struct ddl__transport_config *config, int *fd, void *own, size_t *size,
+		      struct ddl_error *err)
+{
+	struct sockaddr_un address;
+	char name[NAME_SIZE];
+	socklen_t length;
+	int rc = make_name(name);
+	int made = rc ? -1 : socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	length = name_address(&address, name);
+	if (rc == 0 && (made < 0 || bind(made, (struct sockaddr *)&address, length) || listen(made, BACKLOG)))
+		rc = -errno;
+	if (rc) {
+		if (made >= 0)
+			close(made);
+		return ddl__error_set(err, rc, "shm: cannot make a unix socket: %s.", strerror(-rc));
+	}
+	memcpy(own, name, sizeof(name));
+	*size = sizeof(name);
+	*fd = made;
+	return 0;
+}
+
+static bool shm_reaches(const struct ddl__mesh *mesh, const void *own, size_t size, const char *machine)
+{
+	return size == NAME_SIZE && machine[0] && strcmp(machine, mesh->machine) == 0;
+}
+
+static void shm_target(const void *own, struct sockaddr_storage *to, socklen_t *size, char *words, size_t words_size)
+{
+	memset(to, 0, sizeof(*to));
+	*size = name_address((struct sockaddr_un *)to, own);
+	snprintf(words, words_size, "unix socket @%.*s", (int)NAME_SIZE, (const char *)own);
+}
+
+static void shm_tune(int fd)
+{
+}
+
+static bool shm_admits(int fd)
+{
+	struct ucred other;
+	socklen_t size = sizeof(other);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 && other.uid == geteuid();
+}
+
+/* Doorbells */
+
+static void ring(struct shm_link *link)
+{
+	static const uint64_t one = 1;
+
+	if (!link->doorbell || !atomic_load(&link->doorbell->sleeping))
+		return;
+	if (atomic_exchange(&link->doorbell->sleeping, 0) && write(link->bell_fd, &one, sizeof(one)) < 0)
+		return; /* full of rings already: it wakes */
+}
+
+static void bell_ready(struct ddl__poll_source *source, uint32_t events)
+{
+	struct shm *shm = (struct shm *)((char *)source - offsetof(struct shm, bell));
+	uint64_t rings;
+
+	if (read(shm->bell_fd, &rings, sizeof(rings)) < 0)
+		return; /* rung once, seen twice */
+}
+
+static int shm_up(struct ddl__link *base)
+{
+	struct shm *shm = (struct shm *)base->mesh;
+	struct ddl__frame frame = { .type = DDL__FRAME_DOORBELL };
+	int fds[2] = { fcntl(shm->doorbell_fd, F_DUPFD_CLOEXEC, 0), fcntl(shm->bell_fd, F_DUPFD_CLOEXEC, 0) };
+	int rc = fds[0] < 0 || fds[1] < 0 ? -errno : 0;
+
+	((struct shm_link *)base)->bell_fd = -1;
+	if (rc == 0)
+		rc = ddl__stream_put(base->stream, &frame, NULL, fds, 2);
+	for (int i = 0; rc && i < 2; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	return rc;
+}
+
+static int on_doorbell(struct shm_link *link, const struct ddl__frame *frame)
+{
+	int page_fd = ddl__stream_take_fd(link->link.stream);
+	int bell_fd = ddl__stream_take_fd(link->link.stream);
+	void *memory = NULL;
+	int rc = 0;
+
+	if (page_fd < 0 || bell_fd < 0 || link->doorbell || frame->bytes)
+		rc = ddl__link_bad(&link->link, "it sent a doorbell in a wrong form");
+	if (rc == 0)
+		rc = map_fd(page_fd, SLOTS_AT, &memory);
+	if (page_fd >= 0)
+		close(page_fd);
+	if (rc) {
+		if (bell_fd >= 0)
+			close(bell_fd);
+		return rc;
+	}
+	link->doorbell = memory;
+	link->bell_fd = bell_fd;
+	ring(link); /* what was published before we could ring */
+	return 0;
+}
+
+static void shm_down(struct ddl__link *base)
+{
+	struct shm_link *link = (struct shm_link *)base;
+
+	if (!link->doorbell)
+		return;
+	munmap(link->doorbell, SLOTS_AT);
+	close(link->bell_fd);
+	link->doorbell = NULL;
+	link->bell_fd = -1;
+}
+
+/* What goes over the socket */
+
+static void shm_pump(struct ddl__link *link)
+{
+	ddl__link_write(link);
+	ddl__link_settle(link);
+}
+
+static bool shm_unsent(const struct ddl__link *link)
+{
+	return false; /* what is published has arrived */
+}
+
+static int shm_data(struct ddl__link *link, const struct ddl__frame *frame, void **to)
+{
+	return ddl__link_bad(link, "it sent data over the socket");
+}
+
+static int shm_frame(struct ddl__link *link, const struct ddl__frame *frame, const void *body)
+{
+	if (frame->type != DDL__FRAME_DOORBELL)
+		return ddl__link_bad(link, "it sent a frame that has no meaning over shm");
+	return on_doorbell((struct shm_link *)link, frame);
+}
+
+static void lane_free(struct shm_lane *lane)
+{
+	if (!lane)
+		return;
+	munmap(lane->segment, lane->size);
+	free(lane);
+}
+
+static int shm_offered(struct ddl__link *link, struct ddl__offer *offer)
+{
+	int fd = ddl__stream_take_fd(link->stream);
+	struct shm_lane *lane;
+	void *memory;
+	int rc;
+
+	if (fd < 0)
+		return ddl__link_bad(link, "it announced a lane without its memory");
+	lane = calloc(1, sizeof(*lane));
+	rc = lane ? map_fd(fd, size_of(&offer->end.lane), &memory) : -ENOMEM;
+	close(fd);
+	if (rc) {
+		free(lane);
+		return rc == -EBADMSG ? ddl__link_bad(link, "it announced a lane with memory of a wrong size or without seals")
+				      : rc;
+	}
+	*lane = (struct shm_lane){ memory, size_of(&offer->end.lane), stride_of(&offer->end.lane) };
+	offer->extra = lane;
+	return 0;
+}
+
+static void shm_refuse(struct ddl__offer *offer)
+{
+	lane_free(offer->extra);
+}
+
+static void shm_grant(struct ddl__mesh_tx *tx, void *extra)
+{
+	((struct shm_tx *)tx)->lane = extra;
+}
+
+/* The ops */
+
+static const struct ddl__mesh_ops mesh_ops = {
+	.transport = &ddl__transport_shm,
+	.magic = MAGIC,
+	.link_size = sizeof(struct shm_link),
+	.passes_fds = true,
+	.listen = shm_listen,
+	.reaches = shm_reaches,
+	.target = shm_target,
+	.tune = shm_tune,
+	.admits = shm_admits,
+	.up = shm_up,
+	.pump = shm_pump,
+	.unsent = shm_unsent,
+	.data = shm_data,
+	.frame = shm_frame,
+	.offered = shm_offered,
+	.refuse = shm_refuse,
+	.grant = shm_grant,
+	.down = shm_down,
+};
+
+static int shm_probe(char *why, size_t size)
+{
+	void *memory;
+	int fd;
+	int rc = make_memory("ddl-probe", SLOTS_AT, &fd, &memory);
+
+	if (rc) {
+		snprintf(why, size, "no sealed memfd here: %s", strerror(-rc));
+		return 0;
+	}
+	munmap(memory, SLOTS_AT);
+	close(fd);
+	return 1;
+}
+
+static void shm_free(struct shm *shm)
+{
+	if (shm->doorbell) {
+		munmap(shm->doorbell, SLOTS_AT);
+		close(shm->doorbell_fd);
+	}
+	if (shm->bell_fd >= 0) {
+		/* Peers may still hold the eventfd: closing ours alone would not take it out of the epoll set. */
+		ddl__mesh_watch(&shm->mesh, shm->bell_fd, &shm->bell, 0, &shm->watched);
+		close(shm->bell_fd);
+	}
+	free(shm);
+}
+
+static int shm_open_bell(struct shm *shm, const struct ddl__transport_config *config)
+{
+	void *memory;
+	int rc = make_memory("ddl-doorbell", SLOTS_AT, &shm->doorbell_fd, &memory);
+
+	if (rc)
+		return rc;
+	shm->doorbell = memory;
+	shm->bell_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (shm->bell_fd < 0)
+		return -errno;
+	shm->bell.ready = bell_ready;
+	shm->mesh.epoll_fd = config->epoll_fd;
+	return ddl__mesh_watch(&shm->mesh, shm->bell_fd, &shm->bell, EPOLLIN, &shm->watched);
+}
+
+static int shm_open_transport(const struct ddl__transport_config *config, struct ddl__transport **transport, struct ddl_error *err)
+{
+	struct shm *shm = calloc(1, sizeof(*shm));
+	int rc;
+
+	if (!shm)
+		return ddl__error_memory(err);
+	shm->bell_fd = -1;
+	rc = shm_open_bell(shm, config);
+	if (rc)
+		ddl__error_set(err, rc, "shm: no shared memory for this process: %s.", strerror(-rc));
+	else
+		rc = ddl__mesh_init(&shm->mesh, &mesh_ops, config, err);
+	if (rc) {
+		shm_free(shm);
+		return rc;
+	}
+	*transport = &shm->mesh.base;
+	return 0;
+}
+
+static int rx_memory(struct shm_rx *rx, const struct ddl__lane *lane, struct ddl_error *err)
+{
+	void *memory;
+	int rc = lane->slots > DDL__SLOTS_MAX || lane->slot_bytes > DDL__SLOT_BYTES_MAX
+			 ? -EINVAL
+			 : make_memory("ddl-lane", size_of(lane), &rx->mesh.fd, &memory);
+
+	if (rc)
+		return ddl__error_set(err, rc == -ENOSPC ? -ENOMEM : rc, "shm: no shared memory for %u slots of %u bytes: %s.",
+				      lane->slots, lane->slot_bytes, strerror(-rc));
+	rx->lane = (struct shm_lane){ memory, size_of(lane), stride_of(lane) };
+	return 0;
+}
+
+static int shm_rx_open(struct ddl__transport *transport, int peer, const struct ddl__lane *lane, struct ddl__rx **out,
+		       struct ddl_error *err)
+{
+	struct shm_rx *rx = calloc(1, sizeof(*rx));
+	int rc;
+
+	if (!rx)
+		return ddl__error_memory(err);
+	rc = rx_memory(rx, lane, err);
+	if (rc == 0) {
+		int fd = rx->mesh.fd;
+
+		rc = ddl__mesh_rx_open((struct ddl__mesh *)transport, peer, lane, &rx->mesh, err);
+		if (rc) {
+			close(fd);
+			munmap(rx->lane.segment, rx->lane.size);
+		}
+	}
+	if (rc) {
+		free(rx);
+		return rc;
+	}
+	*out = &rx->mesh.base;
+	return 0;
+}
+
+static int shm_tx_open(struct ddl__transport *transport, int peer, const struct ddl__lane *lane, struct ddl__tx **out,
+		       struct ddl_error *err)
+{
+	struct shm_tx *tx = calloc(1, sizeof(*tx));
+	int rc;
+
+	if (!tx)
+		return ddl__error_memory(err);
+	rc = ddl__mesh_tx_open((struct ddl__mesh *)transport, peer, lane, &tx->mesh, err);
+	if (rc) {
+		free(tx);
+		return rc;
+	}
+	*out = &tx->mesh.base;
+	return 0;
+}
+
+static void shm_rx_close(struct ddl__rx *base)
+{
+	struct shm_rx *rx = (struct shm_rx *)base;
+
+	ddl__mesh_rx_close(&rx->mesh);
+	munmap(rx->lane.segment, rx->lane.size);
+	free(rx);
+}
+
+static void shm_tx_close(struct ddl__tx *base)
+{
+	struct shm_tx *tx = (struct shm_tx *)base;
+
+	ddl__mesh_tx_close(&tx->mesh);
+	lane_free(tx->lane);
+	free(tx);
+}
+
+static void *shm_tx_slot(struct ddl__tx *base)
+{
+	struct shm_tx *tx = (struct shm_tx *)base;
+	struct ddl__link *link = tx->mesh.link;
+	uint64_t used;
+
+	if (!tx->mesh.granted || link->state != DDL__LINK_UP)
+		return NULL;
+	used = tx->sent - atomic_load(&tx->lane->segment->consumed);
+	if (used > tx->mesh.end.lane.slots) {
+		ddl__link_fail(link, -EBADMSG, "it gave credits for slices that it cannot have");
+		return NULL;
+	}
+	return used == tx->mesh.end.lane.slots ? NULL : slot_at(tx->lane, tx->sent % tx->mesh.end.lane.slots);
+}
+
+static void shm_tx_send(struct ddl__tx *base, size_t bytes)
+{
+	struct shm_tx *tx = (struct shm_tx *)base;
+	struct ddl__link *link = tx->mesh.link;
+
+	if (link->heard_bye)
+		ddl__link_fail(link, -ECONNRESET, "it has left");
+	if (link->state != DDL__LINK_UP)
+		return;
+	atomic_store_explicit(&tx->lane->segment->sizes[tx->sent % tx->mesh.end.lane.slots], (uint32_t)bytes, memory_order_relaxed);
+	atomic_store(&tx->lane->segment->produced, ++tx->sent);
+	ring((struct shm_link *)link);
+}
+
+static bool shm_tx_flushed(const struct ddl__tx *base)
+{
+	return true;
+}
+
+static const void *shm_rx_slot(struct ddl__rx *base, size_t *bytes)
+{
+	struct shm_rx *rx = (struct shm_rx *)base;
+	uint64_t slot = rx->released % rx->mesh.end.lane.slots;
+	uint64_t landed = atomic_load(&rx->lane.segment->produced) - rx->released;
+	uint32_t size = atomic_load_explicit(&rx->lane.segment->sizes[slot], memory_order_relaxed);
+
+	if (landed == 0)
+		return NULL;
+	if (landed > rx->mesh.end.lane.slots || size > rx->mesh.end.lane.slot_bytes) {
+		ddl__link_fail(rx->mesh.link, -EBADMSG, "%s",
+			       landed > rx->mesh.end.lane.slots ? "it sent a slice without a credit"
+								: "it sent a slice that is larger than its slot");
+		return NULL;
+	}
+	*bytes = size;
+	return slot_at(&rx->lane, slot);
+}
+
+static void shm_rx_release(struct ddl__rx *base)
+{
+	struct shm_rx *rx = (struct shm_rx *)base;
+
+	atomic_store(&rx->lane.segment->consumed, ++rx->released);
+	if (rx->mesh.link->state == DDL__LINK_UP)
+		ring((struct shm_link *)rx->mesh.link);
+}
+
+static void shm_sleeping(struct ddl__transport *transport, bool on)
+{
+	atomic_store(&((struct shm *)transport)->doorbell->sleeping, on ? 1u : 0u);
+}
+
+static void shm_close(struct ddl__transport *transport)
+{
+	if (!transport)
+		return;
+	ddl__mesh_fini((struct ddl__mesh *)transport);
+	shm_free((struct shm *)transport);
+}
+
+const struct ddl__transport_ops ddl__transport_shm = {
+	.name = "shm",
+	.description = "shared memory between processes of one machine",
+	.probe = shm_probe,
+	.open = shm_open_transport,
+	.address = ddl__mesh_address,
+	.attach = ddl__mesh_attach,
+	.reaches = ddl__mesh_reaches,
+	.rx_open = shm_rx_open,
+	.tx_open = shm_tx_open,
+	.rx_close = shm_rx_close,
+	.tx_close = shm_tx_close,
+	.tx_slot = shm_tx_slot,
+	.tx_send = shm_tx_send,
+	.tx_flushed = shm_tx_flushed,
+	.rx_slot = shm_rx_slot,
+	.rx_release = shm_rx_release,
+	.sleeping = shm_sleeping,
+	.abort = ddl__mesh_abort,
+	.goodbye = ddl__mesh_goodbye,
+	.done = ddl__mesh_done,
+	.close = shm_close,
+};
