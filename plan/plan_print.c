@@ -64,6 +64,7 @@ static void print_nodes(struct ddl__vertex *const *nodes, size_t n, const char *
 	char *list = NULL;
 	uint64_t tasks = 0;
 	size_t i, length;
+	int uniform = 1;
 
 	for (i = 0; names && i < n; i++)
 		names[i] = nodes[i]->name;
@@ -73,8 +74,10 @@ static void print_nodes(struct ddl__vertex *const *nodes, size_t n, const char *
 		return;
 	}
 	free(names);
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
 		tasks += nodes[i]->tasks;
+		uniform &= nodes[i]->tasks == nodes[0]->tasks;
+	}
 	for (at = list;; at += length + 1) {
 		length = line_end(at);
 		fprintf(out, "%s%s %.*s", indent, at[length] ? "├─" : last ? "└─" : "├─", (int)length, at);
@@ -82,10 +85,11 @@ static void print_nodes(struct ddl__vertex *const *nodes, size_t n, const char *
 			break;
 		fputs(",\n", out);
 	}
-	if (n > 1 || tasks)
-		print_size(n, tasks, 0, out);
-	else
-		fputc('\n', out);
+	if (uniform && tasks)
+		fprintf(out, "  %u task%s%s", nodes[0]->tasks, nodes[0]->tasks == 1 ? "" : "s", n > 1 ? " each" : "");
+	else if (tasks)
+		fprintf(out, "  %llu tasks", (unsigned long long)tasks);
+	fputc('\n', out);
 	free(list);
 }
 

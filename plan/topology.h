@@ -26,8 +26,9 @@ struct ddl__node_address {   /* what one node knows of itself: SLURM_TOPOLOGY_AD
  *   controller  what slurm_print_topo_info_msg() / `scontrol show topology` prints: SwitchName=... and BlockName=... lines in
  *               any order; empty: flat
  *   conf        topology.conf (tree or block)
- *   yaml        topology.yaml (25.05 and later): the topology named `name`, NULL: the one marked cluster_default, else the first
- *   addresses   what the nodes know of themselves; nodes without an address hang below the root
+ *   yaml        topology.yaml (25.05 and later): the topology named `name` (-ENOENT if there is none), NULL: the one marked
+ *               cluster_default, else the first
+ *   addresses   what the nodes know of themselves; nodes without an address are left out: ddl__plan_create() hangs them below the root
  *   file        a file that holds any of the first three, told apart by its contents; -ENOENT and the like if unreadable
  */
 int ddl__topology_read_controller(const char *text, size_t length, struct ddl__topology **topology, struct ddl_error *err);
