@@ -11,7 +11,7 @@
 
 #include "error.h"
 
-int ddl__error_set(struct ddl_error *err, int code, const char *fmt, ...)
+int(ddl__error_set)(struct ddl_error *err, int code, const char *fmt, ...)
 {
 	va_list args;
 	int length;
@@ -29,7 +29,7 @@ int ddl__error_set(struct ddl_error *err, int code, const char *fmt, ...)
 	return code;
 }
 
-int ddl__error_memory(struct ddl_error *err)
+int(ddl__error_memory)(struct ddl_error *err)
 {
 	return ddl__error_set(err, -ENOMEM, "out of memory");
 }

@@ -5,6 +5,7 @@
 #ifndef DDL_PLAN_ERROR_H
 #define DDL_PLAN_ERROR_H
 
+#include <errno.h>
 #include <stddef.h>
 
 #include <ddl/error.h>
@@ -14,6 +15,11 @@ int ddl__error_set(struct ddl_error *err, int code, const char *fmt, ...) __attr
 
 /* What ddl__error_set() says when memory ran out. Returns -ENOMEM. */
 int ddl__error_memory(struct ddl_error *err);
+
+#ifdef __clang_analyzer__ /* sees one file at a time, and would take what these return for any number, 0 too */
+#define ddl__error_set(err, code, ...) (ddl__error_set(err, code, __VA_ARGS__), (code))
+#define ddl__error_memory(err)         (ddl__error_memory(err), -ENOMEM)
+#endif
 
 /*
  * A word from outside made fit for a sentence: at most size - 1 bytes, control and other bytes outside printable ASCII as '?',
