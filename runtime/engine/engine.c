@@ -160,6 +160,8 @@ static void complete(struct ddl_comm *comm, struct ddl_request *r)
 	atomic_store(&r->active, false); /* the last touch: the owner may free it from now on */
 	if (comm->waiters)
 		pthread_cond_broadcast(&comm->changed);
+	if (comm->polling) /* the poller may sleep for this very request */
+		(void)!write(comm->wake_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
 /* One pass. Returns whether anything moved. The lock is held. */
@@ -248,17 +250,17 @@ static void doze(struct ddl_comm *comm, int ms)
 		comm->waiters--;
 		return;
 	}
-	comm->polling = true;
 	set_sleeping(comm, true);
 	if (!progress(comm) && !atomic_load(&comm->failed)) {
 		struct epoll_event event;
+		comm->polling = true;
 		pthread_mutex_unlock(&comm->lock);
 		if (!atomic_load(&comm->queued))
 			epoll_wait(comm->epoll_fd, &event, 1, ms);
 		pthread_mutex_lock(&comm->lock);
+		comm->polling = false;
 	}
 	set_sleeping(comm, false);
-	comm->polling = false;
 	if (comm->waiters)
 		pthread_cond_broadcast(&comm->changed);
 }

@@ -2,7 +2,8 @@
 /*
  * verify.c - symbolic execution of schedules.
  *
- * An element's value is the set of ranks whose contribution it holds (a bit set), or "undefined", and whether the mean was taken. Slices
+ * An element's value is the set of ranks whose contribution it holds (a bit set), or "undefined", the index that it was the input of, and
+ * whether the mean was taken. Slices
  * under way carry these values through queues of `slots` slices. Beside the values each lane has a clock: the last step of every
  * other lane that is known to be complete, learnt by waits; an element that another lane wrote or read may only be touched
  * when the clock covers that step. For barriers the message carries the set of ranks that are known to have started.
@@ -18,15 +19,17 @@
 struct cell {                 /* one element of one buffer of one rank; its set is in world.sets */
 	bool defined;         /* holds a value */
 	bool final;           /* the mean was taken */
+	uint64_t origin;      /* index in the input that it is made of */
 	uint32_t writer_lane; /* who wrote it last; DDL__NO_WAIT: nobody */
 	uint32_t writer_step;
 };
 
 struct slice { /* under way */
 	uint64_t count;
-	uint64_t *sets;  /* count * words */
-	bool *final;     /* count */
-	uint64_t *heard; /* words: ranks known to have started when it was sent */
+	uint64_t *sets;   /* count * words */
+	bool *final;      /* count */
+	uint64_t *origin; /* count */
+	uint64_t *heard;  /* words: ranks known to have started when it was sent */
 };
 
 struct lane { /* state of one lane of one rank */
@@ -97,7 +100,7 @@ static int read_element(const struct world *w, int rank, uint32_t lane, const st
 }
 
 static int write_element(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t i,
-			 const uint64_t *set, bool final)
+			 const uint64_t *set, uint64_t origin, bool final)
 {
 	struct rank *r = &w->ranks[rank];
 	int b = step->dst_buffer;
@@ -111,6 +114,7 @@ static int write_element(const struct world *w, int rank, uint32_t lane, const s
 	memcpy(set_of(w, rank, b, i), set, w->words * sizeof(*set));
 	cell->defined = true;
 	cell->final = final;
+	cell->origin = origin;
 	cell->writer_lane = lane;
 	cell->writer_step = r->lanes[lane].step;
 	return 0;
@@ -118,11 +122,13 @@ static int write_element(const struct world *w, int rank, uint32_t lane, const s
 
 /* Reduces element i of the step's source into set; *final tells whether the result is a mean already. */
 static int reduce_element(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t i, uint64_t *set,
-			  bool *final)
+			  uint64_t origin, bool *final)
 {
 	const uint64_t *own = set_of(w, rank, step->src_buffer, i);
 	if (*final || w->ranks[rank].cells[step->src_buffer][i].final)
 		return fault(w, rank, lane, step, "reduces a value whose mean was taken", i);
+	if (origin != w->ranks[rank].cells[step->src_buffer][i].origin)
+		return fault(w, rank, lane, step, "reduces two elements of different places", i);
 	for (size_t k = 0; k < w->words; k++) {
 		if (set[k] & own[k])
 			return fault(w, rank, lane, step, "adds a contribution a second time", i);
@@ -146,13 +152,14 @@ static int apply(const struct world *w, int rank, uint32_t lane, const struct dd
 		if (ddl__step_reads(step->kind))
 			rc = read_element(w, rank, lane, step, src);
 		if (rc == 0 && ddl__step_reads(step->kind) && reduces(step->kind))
-			rc = reduce_element(w, rank, lane, step, src, set, &slice->final[e]);
+			rc = reduce_element(w, rank, lane, step, src, set, slice->origin[e], &slice->final[e]);
 		else if (rc == 0 && ddl__step_reads(step->kind)) {
 			memcpy(set, set_of(w, rank, step->src_buffer, src), w->words * sizeof(*set));
+			slice->origin[e] = w->ranks[rank].cells[step->src_buffer][src].origin;
 			slice->final[e] = w->ranks[rank].cells[step->src_buffer][src].final || step->final;
 		}
 		if (rc == 0 && ddl__step_writes(step->kind))
-			rc = write_element(w, rank, lane, step, step->dst + offset + e, set, slice->final[e]);
+			rc = write_element(w, rank, lane, step, step->dst + offset + e, set, slice->origin[e], slice->final[e]);
 	}
 	return rc;
 }
@@ -161,6 +168,7 @@ static void slice_free(struct slice *slice)
 {
 	free(slice->sets);
 	free(slice->final);
+	free(slice->origin);
 	free(slice->heard);
 	memset(slice, 0, sizeof(*slice));
 }
@@ -170,8 +178,9 @@ static int slice_alloc(const struct world *w, uint64_t count, struct slice *slic
 	slice->count = count;
 	slice->sets = calloc(count * w->words + 1, sizeof(*slice->sets));
 	slice->final = calloc(count + 1, sizeof(*slice->final));
+	slice->origin = calloc(count + 1, sizeof(*slice->origin));
 	slice->heard = calloc(w->words, sizeof(*slice->heard));
-	if (slice->sets && slice->final && slice->heard)
+	if (slice->sets && slice->final && slice->origin && slice->heard)
 		return 0;
 	slice_free(slice);
 	return -ENOMEM;
@@ -349,13 +358,15 @@ static int check_result(const struct world *w)
 			const uint64_t *set = set_of(w, r, DDL__OUTPUT, i);
 			bool good = v->collective == DDL__ALLREDUCE ? full(w, set) && cell->final
 								    : (set[v->root / 64] >> (v->root % 64) & 1) != 0;
-			if (!cell->defined || !good)
+			const char *fault = !cell->defined      ? "never written"
+					    : cell->origin != i ? "made of another element"
+					    : good              ? NULL
+					    : v->root >= 0      ? "not the root's"
+					    : full(w, set)      ? "not divided"
+								: "not the reduction of all ranks";
+			if (fault)
 				return ddl__error_set(w->err, -EPROTO, "rank %d: element %llu of the result is %s", r,
-						      (unsigned long long)i,
-						      !cell->defined ? "never written"
-						      : full(w, set) ? "not divided"
-						      : v->root >= 0 ? "not the root's"
-								     : "not the reduction of all ranks");
+						      (unsigned long long)i, fault);
 		}
 	}
 	return 0;
@@ -391,6 +402,7 @@ static int buffer_init(const struct world *w, int rank, int b)
 	for (uint64_t i = 0; i < r->elements[b]; i++) {
 		r->cells[b][i].writer_lane = DDL__NO_WAIT;
 		r->cells[b][i].defined = given;
+		r->cells[b][i].origin = i;
 		if (given)
 			set_of(w, rank, b, i)[rank / 64] |= 1ULL << (rank % 64);
 	}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Schedules: every builder is proved for 1 to 64 ranks on trees of up to three levels, and the prover rejects what is broken.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <errno.h>
+
+#include "error.h"
+#include "select.h"
+#include "trees.h"
+#include "verify.h"
+
+struct set { /* the schedules of all ranks */
+	struct ddl__schedule *s[1024];
+	int n;
+};
+
+static void build_all(const struct ddl__layout *layout, const struct ddl__algorithm *a, uint64_t count, uint32_t rings,
+		      uint32_t slice_bytes, int root, struct set *set)
+{
+	set->n = layout->n_ranks;
+	for (int r = 0; r < set->n; r++) {
+		const struct ddl__build build = { .layout = layout,
+						  .rank = r,
+						  .count = count,
+						  .wire_bytes = 4,
+						  .root = root,
+						  .rings = rings,
+						  .slice_bytes = slice_bytes };
+		assert_int_equal(a->build(&build, &set->s[r]), 0);
+	}
+}
+
+static void free_all(struct set *set)
+{
+	for (int r = 0; r < set->n; r++)
+		ddl__schedule_destroy(set->s[r]);
+}
+
+static int prove(const struct set *set, enum ddl__collective collective, uint64_t count, int root, bool in_place,
+		 struct ddl_error *err)
+{
+	const struct ddl__verify verify = { .collective = collective,
+					    .schedules = (const struct ddl__schedule *const *)set->s,
+					    .n_ranks = set->n,
+					    .count = count,
+					    .root = root,
+					    .in_place = in_place };
+	return ddl__verify(&verify, err);
+}
+
+static void prove_all_algorithms(const struct ddl__layout *layout, uint64_t count, uint32_t rings, uint32_t slice_bytes, int root)
+{
+	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
+		struct ddl_error err = { 0 };
+		struct set set;
+		bool rooted = a->collective == DDL__BROADCAST;
+		build_all(layout, a, count, rings, slice_bytes, rooted ? root : -1, &set);
+		for (int in_place = rooted; in_place < 2; in_place++)
+			if (prove(&set, a->collective, a->collective == DDL__BARRIER ? 0 : count, rooted ? root : -1, in_place,
+				  &err) < 0)
+				fail_msg("%s, %d ranks, %llu elements, %u rings, plan %d: %s", a->name, layout->n_ranks,
+					 (unsigned long long)count, rings, in_place, err.text);
+		free_all(&set);
+	}
+}
+
+static void every_schedule_is_proved_for_1_to_64_ranks_on_trees_of_up_to_three_levels(void **state)
+{
+	uint64_t seed = 1;
+	for (int n = 1; n <= 64; n++)
+		for (int levels = 0; levels <= 2; levels++)
+			for (int cyclic = 0; cyclic < 2; cyclic++) {
+				struct world_plan w;
+				struct ddl__layout *layout;
+				assert_int_equal(random_plan(seed++, n, levels, cyclic, &w), 0);
+				assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, n, &layout), 0);
+				uint64_t counts[] = {
+					0, 1, (uint64_t)n - 1, (uint64_t)n, (uint64_t)n * 3 + 1, (uint64_t)n * 9 + 5
+				};
+				uint64_t pick = next_random(&seed);
+				prove_all_algorithms(layout, counts[pick % 6], 1 + pick / 6 % 4, pick & 64 ? 8 : 0,
+						     (int)(pick % (uint64_t)n));
+				prove_all_algorithms(layout, counts[5], 1, 8, 0);
+				ddl__layout_destroy(layout);
+				world_plan_fini(&w);
+			}
+}
+
+static void all_counts_and_ring_numbers_are_proved_for_some_sizes(void **state)
+{
+	static const int sizes[] = { 2, 3, 5, 8, 13 };
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct world_plan w;
+		struct ddl__layout *layout;
+		assert_int_equal(random_plan(100 + i, sizes[i], 2, 0, &w), 0);
+		assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, sizes[i], &layout), 0);
+		for (uint64_t count = 0; count <= 40; count++)
+			for (uint32_t rings = 1; rings <= 5; rings++)
+				prove_all_algorithms(layout, count, rings, 4, (int)(count % (uint64_t)sizes[i]));
+		ddl__layout_destroy(layout);
+		world_plan_fini(&w);
+	}
+}
+
+static void large_sizes_are_proved(void **state)
+{
+	static const int sizes[] = { 128, 200, 333 };
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct world_plan w;
+		struct ddl__layout *layout;
+		assert_int_equal(random_plan(200 + i, sizes[i], 2, 1, &w), 0);
+		assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, sizes[i], &layout), 0);
+		prove_all_algorithms(layout, (uint64_t)sizes[i] + 7, 1, 4, 3);
+		ddl__layout_destroy(layout);
+		world_plan_fini(&w);
+	}
+}
+
+/* ---- the order ---- */
+
+static void a_ring_crosses_every_uplink_once_in_each_direction(void **state)
+{
+	uint64_t seed = 7;
+	for (int n = 2; n <= 64; n++) {
+		struct world_plan w;
+		struct ddl__layout *layout;
+		int order[64];
+		assert_int_equal(random_plan(next_random(&seed), n, 2, 1, &w), 0);
+		assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, n, &layout), 0);
+		for (unsigned ring = 0; ring < 6; ring++) {
+			ddl__layout_order(layout, ring, order);
+			int seen[64] = { 0 };
+			for (int i = 0; i < n; i++)
+				assert_int_equal(seen[order[i]]++, 0);
+			/* for every vertex but the root: how many hops leave its subtree */
+			for (size_t node = 0; node < w.plan->n_nodes; node++)
+				for (struct ddl__vertex *v = w.plan->nodes[node]; v->parent; v = v->parent) {
+					int out = 0;
+					for (int i = 0; i < n; i++) {
+						int inside[2];
+						for (int e = 0; e < 2; e++) {
+							struct ddl__vertex *u = w.plan->nodes[w.node_of_rank[order[(i + e) % n]]];
+							while (u && u != v)
+								u = u->parent;
+							inside[e] = u == v;
+						}
+						out += inside[0] && !inside[1];
+					}
+					assert_true(out <= 1);
+				}
+		}
+		ddl__layout_destroy(layout);
+		world_plan_fini(&w);
+	}
+}
+
+static void steps_and_bytes_of_the_ring_are_those_of_the_formula(void **state)
+{
+	for (int n = 2; n <= 16; n++) {
+		struct world_plan w;
+		struct ddl__layout *layout;
+		struct set set;
+		uint64_t count = (uint64_t)n * 64, sent = 0;
+		assert_int_equal(random_plan((uint64_t)n, n, 1, 0, &w), 0);
+		assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, n, &layout), 0);
+		build_all(layout, &ddl__algorithms[0], count, 1, 0, -1, &set);
+		const struct ddl__steps *lane = &set.s[n / 2]->lanes[0];
+		for (uint32_t i = 0; i < lane->n; i++)
+			sent += ddl__step_sends(lane->steps[i].kind) ? lane->steps[i].count : 0;
+		assert_int_equal(lane->n, 2 * (n - 1) + 1);
+		assert_int_equal(sent, 2 * ((uint64_t)n - 1) * count / (uint64_t)n);
+		free_all(&set);
+		ddl__layout_destroy(layout);
+		world_plan_fini(&w);
+	}
+}
+
+/* ---- what is broken is rejected ---- */
+
+static void drop_last_step(struct set *s)
+{
+	s->s[1]->lanes[0].n--;
+}
+
+static void skip_own_contribution(struct set *s)
+{
+	s->s[2]->lanes[0].steps[1].kind = DDL__RECV_STORE_SEND;
+}
+
+static void add_twice(struct set *s)
+{
+	struct ddl__steps *lane = &s->s[0]->lanes[0];
+	lane->steps[lane->n - 2].kind = DDL__RECV_REDUCE_STORE_SEND; /* the all-gather half adds again */
+}
+
+static void read_before_write(struct set *s)
+{
+	s->s[3]->lanes[0].steps[0].src_buffer = DDL__OUTPUT;
+}
+
+static void write_input(struct set *s)
+{
+	struct ddl__steps *lane = &s->s[1]->lanes[0];
+	lane->steps[lane->n - 1].dst_buffer = DDL__INPUT;
+}
+
+static void out_of_bounds(struct set *s)
+{
+	struct ddl__steps *lane = &s->s[1]->lanes[0];
+	lane->steps[lane->n - 1].dst += 1000;
+}
+
+static void scratch_out_of_bounds(struct set *s)
+{
+	struct ddl__steps *lane = &s->s[1]->lanes[0];
+	lane->steps[lane->n - 1].dst_buffer = DDL__SCRATCH;
+}
+
+static void wrong_length(struct set *s)
+{
+	s->s[1]->lanes[0].steps[0].count--;
+}
+
+static void wrong_peer(struct set *s)
+{
+	s->s[0]->lanes[0].send_peer = s->s[0]->lanes[0].recv_peer;
+}
+
+static void peer_out_of_range(struct set *s)
+{
+	s->s[0]->lanes[0].send_peer = 99;
+}
+
+static void receive_first_everywhere(struct set *s)
+{
+	for (int r = 0; r < s->n; r++) {
+		struct ddl__step first = s->s[r]->lanes[0].steps[0];
+		s->s[r]->lanes[0].steps[0] = s->s[r]->lanes[0].steps[1];
+		s->s[r]->lanes[0].steps[1] = first;
+	}
+}
+
+static void too_few_slots(struct set *s)
+{
+	for (int r = 0; r < s->n; r++) {
+		s->s[r]->slots = 1; /* the first chunk is two slices: everybody waits for room */
+		s->s[r]->slice_elements = 2;
+	}
+}
+
+static void wait_for_itself(struct set *s)
+{
+	s->s[2]->lanes[0].steps[1].wait_lane = 0;
+	s->s[2]->lanes[0].steps[1].wait_step = 2;
+}
+
+static void wait_for_nothing(struct set *s)
+{
+	s->s[2]->lanes[0].steps[1].wait_lane = 7;
+}
+
+static void no_mean(struct set *s)
+{
+	struct ddl__steps *lane = &s->s[1]->lanes[0];
+	for (uint32_t i = 0; i < lane->n; i++)
+		lane->steps[i].final = 0;
+}
+
+static void unknown_kind(struct set *s)
+{
+	s->s[1]->lanes[0].steps[1].kind = 99;
+}
+
+static void swap_chunks(struct set *s)
+{
+	struct ddl__steps *lane = &s->s[1]->lanes[0];
+	uint64_t keep = lane->steps[lane->n - 1].dst;
+	lane->steps[lane->n - 1].dst = lane->steps[lane->n - 2].dst;
+	lane->steps[lane->n - 2].dst = keep;
+}
+
+static void broken_schedules_are_rejected(void **state)
+{
+	static const struct {
+		void (*damage)(struct set *set);
+		const char *says;
+	} cases[] = {
+		{ drop_last_step, "never received" },
+		{ skip_own_contribution, "not the reduction" },
+		{ add_twice, "mean was taken" },
+		{ read_before_write, "never written" },
+		{ write_input, "writes the input" },
+		{ out_of_bounds, "out of bounds" },
+		{ scratch_out_of_bounds, "out of bounds" },
+		{ wrong_length, "another length" },
+		{ wrong_peer, "does not receive from it" },
+		{ peer_out_of_range, "out of range" },
+		{ receive_first_everywhere, "waits for ever" },
+		{ too_few_slots, "waits for ever" },
+		{ wait_for_itself, "waits for ever" },
+		{ wait_for_nothing, "does not exist" },
+		{ no_mean, "not divided" },
+		{ unknown_kind, "unknown kind" },
+		{ swap_chunks, "made of another element" },
+	};
+	struct world_plan w;
+	struct ddl__layout *layout;
+	assert_int_equal(random_plan(5, 4, 1, 0, &w), 0);
+	assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, 4, &layout), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct ddl_error err = { 0 };
+		struct set set;
+		build_all(layout, &ddl__algorithms[0], 16, 1, 16, -1, &set);
+		assert_int_equal(prove(&set, DDL__ALLREDUCE, 16, -1, false, &err), 0);
+		cases[i].damage(&set);
+		int rc = prove(&set, DDL__ALLREDUCE, 16, -1, false, &err);
+		if (rc != -EPROTO || !strstr(err.text, cases[i].says))
+			fail_msg("case %zu: rc %d, \"%s\" where \"%s\" was expected", i, rc, err.text, cases[i].says);
+		free_all(&set);
+	}
+	ddl__layout_destroy(layout);
+	world_plan_fini(&w);
+}
+
+static void lanes_that_touch_the_same_element_without_a_wait_are_rejected(void **state)
+{
+	struct world_plan w;
+	struct ddl__layout *layout;
+	struct set set;
+	struct ddl_error err = { 0 };
+	assert_int_equal(random_plan(6, 3, 1, 0, &w), 0);
+	assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, 3, &layout), 0);
+	build_all(layout, &ddl__algorithms[0], 64, 2, 0, -1, &set);
+	assert_int_equal(prove(&set, DDL__ALLREDUCE, 64, -1, false, &err), 0);
+	for (int r = 0; r < 3; r++) /* the second ring carries the first ring's elements */
+		for (uint32_t i = 0; i < set.s[r]->lanes[1].n; i++) {
+			set.s[r]->lanes[1].steps[i].src -= 32;
+			set.s[r]->lanes[1].steps[i].dst -= 32;
+		}
+	assert_int_equal(prove(&set, DDL__ALLREDUCE, 64, -1, true, &err), -EPROTO);
+	assert_non_null(strstr(err.text, "without waiting"));
+	free_all(&set);
+	ddl__layout_destroy(layout);
+	world_plan_fini(&w);
+}
+
+static void a_barrier_without_its_waits_is_rejected(void **state)
+{
+	struct world_plan w;
+	struct ddl__layout *layout;
+	struct set set;
+	struct ddl_error err = { 0 };
+	assert_int_equal(random_plan(8, 8, 1, 0, &w), 0);
+	assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, 8, &layout), 0);
+	build_all(layout, &ddl__algorithms[2], 0, 1, 0, -1, &set);
+	for (int r = 0; r < 8; r++)
+		for (uint32_t l = 0; l < set.s[r]->n_lanes; l++)
+			set.s[r]->lanes[l].steps[0].wait_lane = DDL__NO_WAIT;
+	assert_int_equal(prove(&set, DDL__BARRIER, 0, -1, false, &err), -EPROTO);
+	assert_non_null(strstr(err.text, "before all ranks have started"));
+	free_all(&set);
+	ddl__layout_destroy(layout);
+	world_plan_fini(&w);
+}
+
+static void an_algorithm_that_does_not_exist_is_refused_with_those_that_do(void **state)
+{
+	const struct ddl__algorithm *a;
+	struct ddl_error err = { 0 };
+	assert_int_equal(ddl__select(DDL__ALLREDUCE, "magic", &a, &err), -EOPNOTSUPP);
+	assert_non_null(strstr(err.text, "ring"));
+	assert_int_equal(ddl__select(DDL__ALLREDUCE, "ring", &a, &err), 0);
+	assert_string_equal(a->name, "ring");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_schedule_is_proved_for_1_to_64_ranks_on_trees_of_up_to_three_levels),
+		cmocka_unit_test(all_counts_and_ring_numbers_are_proved_for_some_sizes),
+		cmocka_unit_test(large_sizes_are_proved),
+		cmocka_unit_test(a_ring_crosses_every_uplink_once_in_each_direction),
+		cmocka_unit_test(steps_and_bytes_of_the_ring_are_those_of_the_formula),
+		cmocka_unit_test(broken_schedules_are_rejected),
+		cmocka_unit_test(lanes_that_touch_the_same_element_without_a_wait_are_rejected),
+		cmocka_unit_test(a_barrier_without_its_waits_is_rejected),
+		cmocka_unit_test(an_algorithm_that_does_not_exist_is_refused_with_those_that_do),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
