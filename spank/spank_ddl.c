@@ -12,8 +12,14 @@
 
 #include "contexts.h"
 
+/* Everything else is hidden, by the compiler's default and by the version script. */
+#pragma GCC visibility push(default)
 /* Declares plugin_name, plugin_type and plugin_version: loaded by this release of Slurm only. */
 SPANK_PLUGIN(ddl, 1)
+int slurm_spank_init(spank_t spank, int argc, char **argv);
+int slurm_spank_local_user_init(spank_t spank, int argc, char **argv);
+int slurm_spank_user_init(spank_t spank, int argc, char **argv);
+#pragma GCC visibility pop
 
 /* NULL where there is nothing to do: prolog and epilog scripts, and contexts that later releases may add. */
 static const struct ddl__spank_context *here(void)

@@ -16,6 +16,7 @@
 #       --required            ... with `required` instead of `optional`
 #       --plugin-args ARGS    ... with these arguments
 #       --conf LINE           one more line for slurm.conf; may be repeated
+#       --topology-line LINE  one more line for topology.conf; may be repeated
 #   down [--keep-logs]    stops and removes everything; works after a failed `up` and when there is nothing
 #   env                   prints `export SLURM_CONF=...`: eval it, then srun, sbatch, sinfo ... talk to this cluster
 #   exec NODE CMD...      runs a command on a node (as root, in the current folder)
@@ -210,6 +211,7 @@ write_topology_conf() {
 		echo "BlockSizes=$(((nodes + leaves - 1) / leaves))"
 		;;
 	esac
+	if [ ${#topology_lines[@]} -gt 0 ]; then printf '%s\n' "${topology_lines[@]}"; fi
 }
 
 write_hosts() {
@@ -302,11 +304,11 @@ check_number() { # OPTION VALUE MAX
 
 parse_up() {
 	nodes=8 leaves=3 cpus=4 host_rate=400mbit uplink_rate=400mbit topology=tree
-	plugin='' plugin_need=optional plugin_args='' conf_lines=()
+	plugin='' plugin_need=optional plugin_args='' conf_lines=() topology_lines=()
 	while [ $# -gt 0 ]; do
 		case $1 in
 		--required) plugin_need=required && shift && continue ;;
-		--nodes | --leaves | --cpus | --host-rate | --uplink-rate | --topology | --plugin | --plugin-args | --conf)
+		--nodes | --leaves | --cpus | --host-rate | --uplink-rate | --topology | --plugin | --plugin-args | --conf | --topology-line)
 			[ $# -ge 2 ] || fail "$1 needs a value" ;;
 		*) usage ;;
 		esac
@@ -320,6 +322,7 @@ parse_up() {
 		--plugin) plugin=$2 ;;
 		--plugin-args) plugin_args=$2 ;;
 		--conf) conf_lines+=("$2") ;;
+		--topology-line) topology_lines+=("$2") ;;
 		esac
 		shift 2
 	done

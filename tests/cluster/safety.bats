@@ -1,0 +1,126 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# safety.bats - whatever is missing or broken, the job runs, no node is drained, and the log has one line about it. Everything is tried with
+# `optional` and with `required`, where an error of the plugin would drain the node.
+
+load helpers
+
+teardown() {
+	no_node_suffers
+}
+
+setup_file() {
+	cluster_up --plugin "$DDL_BUILD/lib/slurm/spank_ddl.so"
+}
+
+teardown_file() {
+	cluster controller continue || true
+	cluster down
+}
+
+setup() {
+	eval "$(cluster env)"
+}
+
+# Runs a step and a batch job with --ddl. The step's output is in log, its stderr in $err; DDL_MODE must be there.
+step_and_job_run() {
+	run_apart srun -N8 -n8 --ddl=multiring env
+	[ "$status" = 0 ]
+	[ "$(grep -c '^DDL_MODE=multiring$' <<<"$out")" = 8 ]
+	cp "$BATS_TEST_TMPDIR/out" "$BATS_TEST_TMPDIR/log"
+	batch "$BATS_TEST_TMPDIR/job" -N8 -n8 --ddl=multiring "$(script job <<<'srun -r1 -N3 -n3 env; echo it ran')" 2>"$BATS_TEST_TMPDIR/sbatch"
+	grep -x 'it ran' "$BATS_TEST_TMPDIR/job"
+	[ "$(grep -c '^DDL_MODE=multiring$' "$BATS_TEST_TMPDIR/job")" = 3 ]
+	no_node_suffers
+}
+
+@test "broken arguments in plugstack.conf: one line, the others are in force, the job runs" {
+	for need in optional required; do
+		plugin $need default=multirink topology=magic log=loud nonsense
+		step_and_job_run
+		one_line "$err" 'ddl: plugstack.conf: '
+		[ "$(wc -l <<<"$err")" = 1 ]
+		for word in multirink magic loud nonsense; do grep -q "$word" <<<"$err"; done
+		[ "$(field "$(plan_in "$BATS_TEST_TMPDIR/log")" tree)" = "$WHOLE_TREE" ]
+		[ "$(wc -l <"$BATS_TEST_TMPDIR/sbatch")" = 1 ]
+		plugin $need default=ring nonsense=1
+		run_apart srun -N2 env
+		[ "$status" = 0 ]
+		one_line "$err" 'nonsense'
+		[ "$(field "$(plan_in - <<<"$out")" mode)" = ring ]
+	done
+}
+
+@test "a topology file that is missing or broken: one line, the job runs without srun's plan" {
+	echo 'SwitchName=leaf1 Nodes=n[1-' >"$BATS_TEST_TMPDIR/broken.conf"
+	for need in optional required; do
+		for file in /nonexistent/topology.conf "$BATS_TEST_TMPDIR/broken.conf" /dev/null /; do
+			plugin $need "topology=file:$file"
+			step_and_job_run
+			[ -z "$err" ] || one_line "$err" .
+			[ "$file" = /dev/null ] || one_line "$err" "ddl: srun makes no plan, the tasks build theirs: .*$file"
+		done
+	done
+}
+
+@test "a plan that would not fit: one line, the job runs with the mode alone" {
+	for need in optional required; do
+		cluster plugstack "$need $DDL_BUILD/tests/slurm/spank_ddl_too_long.so"
+		step_and_job_run
+		one_line "$err" 'ddl: srun makes no plan.*123456 bytes'
+		refute grep '^DDL_PLAN=' "$BATS_TEST_TMPDIR/log"
+		refute grep '^DDL_PLAN=' "$BATS_TEST_TMPDIR/job"
+	done
+}
+
+# srun_without_controller HOW BACK: slurmctld goes when srun has created the step, and comes back when the tasks have run.
+srun_without_controller() {
+	rm -f "$BATS_TEST_TMPDIR/log"
+	cluster plugstack "required $DDL_BUILD/tests/slurm/spank_hook.so $BATS_TEST_DIRNAME/cluster.sh --prefix $PREFIX_OF_TESTS controller $1" \
+		"$need $PLUGIN"
+	srun -N8 -n8 --ddl=multiring bash -c "env >>$BATS_TEST_TMPDIR/log" 2>"$BATS_TEST_TMPDIR/err" &
+	eight_tasks_ran() { [ "$(grep -cs '^DDL_MODE=multiring$' "$BATS_TEST_TMPDIR/log")" = 8 ]; }
+	eventually eight_tasks_ran
+	cluster controller "$2"
+	status=0
+	wait $! || status=$?
+	cat "$BATS_TEST_TMPDIR/err"
+	[ "$status" = 0 ]
+	refute grep '^DDL_PLAN=' "$BATS_TEST_TMPDIR/log"
+	one_line "$(cat "$BATS_TEST_TMPDIR/err")" 'error: ddl: '
+	cluster plugstack
+	no_node_suffers
+}
+
+@test "slurmctld that does not answer in the middle of a launch: the tasks start after two seconds, with one line" {
+	for need in optional required; do
+		srun_without_controller pause continue
+		one_line "$(cat "$BATS_TEST_TMPDIR/err")" 'slurmctld did not tell the topology within 2000 ms'
+	done
+}
+
+@test "slurmctld that is gone in the middle of a launch: the tasks start, with one line" {
+	for need in optional required; do srun_without_controller stop start; done
+}
+
+@test "an optional plugin of the wrong release of Slurm is skipped, and jobs run" {
+	cp "$PLUGIN" "$BATS_TEST_TMPDIR/other.so"
+	# plugin_version is the release's number, which SPANK_PLUGIN() puts into the file
+	offset=$(nm -D "$PLUGIN" | awk '$3 == "plugin_version" { print $1 }')
+	[ -n "$offset" ]
+	python3 - "$BATS_TEST_TMPDIR/other.so" "$offset" <<-'END'
+		import struct, subprocess, sys
+		path, address = sys.argv[1], int(sys.argv[2], 16)
+		for line in subprocess.run(["readelf", "-lW", path], capture_output=True, text=True, check=True).stdout.splitlines():
+		    w = line.split()
+		    if w[:1] == ["LOAD"] and int(w[2], 16) <= address < int(w[2], 16) + int(w[4], 16):
+		        at = int(w[1], 16) + address - int(w[2], 16)
+		data = bytearray(open(path, "rb").read())
+		data[at:at + 4] = struct.pack("<I", struct.unpack("<I", data[at:at + 4])[0] + 0x10000)
+		open(path, "wb").write(data)
+	END
+	cluster plugstack "optional $BATS_TEST_TMPDIR/other.so"
+	run_apart srun -N2 true
+	[ "$status" = 0 ]
+	plugin optional
+}
