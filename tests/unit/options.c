@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * options.c - tests of plan/options.c.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "error.h"
+#include "options.h"
+
+struct good {
+	const char *text;
+	struct ddl__options options;
+};
+
+static const struct good goods[] = {
+	{ "off", { DDL__MODE_OFF, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "" } },
+	{ "auto", { DDL__MODE_AUTO, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "" } },
+	{ "ring", { DDL__MODE_RING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "" } },
+	{ "multiring", { DDL__MODE_MULTIRING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "" } },
+	{ "help", { DDL__MODE_HELP, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "" } },
+	{ "multiring,rings=2,wire=bf16", { DDL__MODE_MULTIRING, 2, DDL__WIRE_BFLOAT16, DDL__ORDER_TOPOLOGY, -1, "" } },
+	{ "ring,wire=f16,rings=64,order=slurm,progress=1,trace=/tmp/a b=c",
+	  { DDL__MODE_RING, 64, DDL__WIRE_FLOAT16, DDL__ORDER_SLURM, 1, "/tmp/a b=c" } },
+	{ "ring,rings=auto,wire=auto,order=topology,progress=0",
+	  { DDL__MODE_RING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, 0, "" } },
+	{ "ring,wire=native,rings=01", { DDL__MODE_RING, 1, DDL__WIRE_NATIVE, DDL__ORDER_TOPOLOGY, -1, "" } },
+};
+
+struct bad {
+	const char *text;
+	const char *part[2]; /* what the sentence must say */
+};
+
+static const struct bad bads[] = {
+	{ "", { "the mode \"\"", "off, auto, ring, multiring, help" } },
+	{ "Ring", { "\"Ring\"", "off, auto, ring, multiring, help" } },
+	{ "rings", { "\"rings\"", "multiring" } },
+	{ "ring,", { "the key \"\"", "rings, wire, order, progress, trace" } },
+	{ ",ring", { "the mode \"\"", "ring" } },
+	{ "ring,,rings=2", { "the key \"\"", "rings" } },
+	{ "ring,colour=red", { "\"colour\"", "rings, wire, order, progress, trace" } },
+	{ "ring,rings", { "rings needs a value", "1 to 64" } },
+	{ "ring,rings=", { "rings=", "1 to 64" } },
+	{ "ring,rings=0", { "rings=0", "1 to 64" } },
+	{ "ring,rings=65", { "rings=65", "1 to 64" } },
+	{ "ring,rings=-1", { "rings=-1", "1 to 64" } },
+	{ "ring,rings=2x", { "rings=2x", "1 to 64" } },
+	{ "ring,rings=99999999999999999999", { "rings=9999", "1 to 64" } },
+	{ "ring,rings=2,rings=2", { "rings is given twice", "once" } },
+	{ "ring,wire=fp8", { "\"fp8\"", "auto, native, bf16, f16" } },
+	{ "ring,order=random", { "\"random\"", "topology, slurm" } },
+	{ "ring,progress=2", { "progress=2", "0 or 1" } },
+	{ "ring,progress=", { "progress=", "0 or 1" } },
+	{ "ring,trace=", { "trace=", "folder" } },
+	{ "ring,trace=/a\nb", { "trace=/a?b", "control" } },
+};
+
+static void every_mode_and_key_is_read(void **state)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(goods) / sizeof(*goods); i++) {
+		const struct ddl__options *want = &goods[i].options;
+		struct ddl_error err = { 0, "" };
+		struct ddl__options got;
+
+		if (ddl__options_parse(goods[i].text, &got, &err) < 0)
+			fail_msg("%s: %s", goods[i].text, err.text);
+		assert_int_equal(got.mode, want->mode);
+		assert_int_equal(got.rings, want->rings);
+		assert_int_equal(got.wire, want->wire);
+		assert_int_equal(got.order, want->order);
+		assert_int_equal(got.progress, want->progress);
+		assert_string_equal(got.trace, want->trace);
+	}
+}
+
+static void bad_words_are_refused_with_a_list_and_nothing_changes(void **state)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(bads) / sizeof(*bads); i++) {
+		struct ddl__options options, before;
+		struct ddl_error err = { 0, "" };
+
+		memset(&options, 0x5a, sizeof(options));
+		before = options;
+		assert_int_equal(ddl__options_parse(bads[i].text, &options, &err), -EINVAL);
+		assert_int_equal(err.code, -EINVAL);
+		assert_memory_equal(&options, &before, sizeof(options));
+		if (!strstr(err.text, bads[i].part[0]) || !strstr(err.text, bads[i].part[1]))
+			fail_msg("\"%s\": the sentence \"%s\" lacks \"%s\" or \"%s\"", bads[i].text, err.text, bads[i].part[0],
+				 bads[i].part[1]);
+		assert_int_equal(ddl__options_parse(bads[i].text, &options, NULL), -EINVAL);
+	}
+}
+
+static void the_longest_trace_path_fits_and_one_byte_more_is_refused(void **state)
+{
+	char text[DDL__TRACE_SIZE + 32] = "ring,trace=";
+	size_t start = strlen(text);
+	struct ddl__options options;
+	struct ddl_error err = { 0, "" };
+
+	memset(text + start, 'p', DDL__TRACE_SIZE - 1);
+	assert_int_equal(ddl__options_parse(text, &options, &err), 0);
+	assert_int_equal(strlen(options.trace), DDL__TRACE_SIZE - 1);
+	text[start + DDL__TRACE_SIZE - 1] = 'p';
+	assert_int_equal(ddl__options_parse(text, &options, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "256 bytes"));
+}
+
+static void one_key_is_set_and_the_others_stay(void **state)
+{
+	struct ddl__options options;
+	struct ddl_error err = { 0, "" };
+
+	ddl__options_init(&options);
+	assert_int_equal(ddl__options_set(&options, "wire", "bf16", &err), 0);
+	assert_int_equal(ddl__options_set(&options, "rings", "3", &err), 0);
+	assert_int_equal(options.wire, DDL__WIRE_BFLOAT16);
+	assert_int_equal(options.rings, 3);
+	assert_int_equal(ddl__options_set(&options, "rings", "", &err), -EINVAL);
+	assert_int_equal(ddl__options_set(&options, "ring", "3", &err), -EINVAL);
+	assert_non_null(strstr(err.text, "rings, wire"));
+	assert_int_equal(options.rings, 3);
+}
+
+static void tables_are_found_by_id_and_by_name(void **state)
+{
+	const struct ddl__choice *const tables[] = { ddl__modes, ddl__orders, ddl__wires, ddl__option_keys };
+	size_t i;
+
+	for (i = 0; i < sizeof(tables) / sizeof(*tables); i++) {
+		const struct ddl__choice *row;
+
+		assert_non_null(tables[i]->name);
+		for (row = tables[i]; row->name; row++) {
+			assert_ptr_equal(ddl__choice_by_id(tables[i], row->id), row);
+			assert_ptr_equal(ddl__choice_by_name(tables[i], row->name, strlen(row->name)), row);
+			assert_null(ddl__choice_by_name(tables[i], row->name, strlen(row->name) - 1));
+			assert_true(strlen(row->description) > 0);
+		}
+		assert_null(ddl__choice_by_id(tables[i], 99));
+	}
+}
+
+static void help_names_every_mode_and_key(void **state)
+{
+	const struct ddl__choice *row;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	assert_non_null(out);
+	ddl__options_help(out);
+	fclose(out);
+	for (row = ddl__modes; row->name; row++)
+		assert_non_null(strstr(text, row->description));
+	for (row = ddl__option_keys; row->name; row++)
+		assert_non_null(strstr(text, row->description));
+	free(text);
+}
+
+static void long_sentences_and_wild_words_are_cut_and_cleaned(void **state)
+{
+	struct ddl_error err;
+	char long_word[1024], quoted[16];
+
+	memset(long_word, 'w', sizeof(long_word) - 1);
+	long_word[sizeof(long_word) - 1] = '\0';
+	assert_int_equal(ddl__error_set(&err, -EPROTO, "%s", long_word), -EPROTO);
+	assert_int_equal(strlen(err.text), sizeof(err.text) - 1);
+	assert_string_equal(err.text + sizeof(err.text) - 4, "...");
+	assert_int_equal(ddl__error_set(NULL, -EPROTO, "%s", long_word), -EPROTO);
+	assert_string_equal(ddl__error_word(quoted, sizeof(quoted), "a\033[1m\xff", 6), "a?[1m?");
+	assert_string_equal(ddl__error_word(quoted, sizeof(quoted), long_word, 1000), "wwwwwwwwwwww...");
+	assert_int_equal(ddl__error_memory(&err), -ENOMEM);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_mode_and_key_is_read),
+		cmocka_unit_test(bad_words_are_refused_with_a_list_and_nothing_changes),
+		cmocka_unit_test(the_longest_trace_path_fits_and_one_byte_more_is_refused),
+		cmocka_unit_test(one_key_is_set_and_the_others_stay),
+		cmocka_unit_test(tables_are_found_by_id_and_by_name),
+		cmocka_unit_test(help_names_every_mode_and_key),
+		cmocka_unit_test(long_sentences_and_wild_words_are_cut_and_cleaned),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

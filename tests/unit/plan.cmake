@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
+# The tests of plan/.
+ddl_unit_test(options ddlplan)
+ddl_unit_test(hostlist ddlplan)
