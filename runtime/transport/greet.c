@@ -3,8 +3,9 @@
  * greet.c - making connections: connecting to a higher rank, strangers at our listening socket, the handshake of auth.h.
  *
  * Whoever reaches the port may be anything: a port scanner, a rank of another job, a peer. A stranger costs one of a fixed number
- * of slots, for a few seconds at most; when all are taken no more are accepted until one is free. A connection that the other
- * end closes before it is up is tried again until the deadline: the other end may have been too busy to answer in time.
+ * of slots, for a few seconds at most; when all are taken the oldest that has said nothing sensible goes, so that those who only
+ * hold connections open keep nobody out. A connection that the other end closes before it is up is tried again until the
+ * deadline: the other end may have been too busy to answer in time.
  */
 #include <errno.h>
 #include <string.h>
@@ -325,7 +326,7 @@ static void take_in(struct ddl__mesh *mesh, int fd)
 	*stranger = (struct ddl__stranger){
 		.source.ready = stranger_ready,
 		.mesh = mesh,
-		.deadline_ns = ddl__mesh_now() + DDL__MESH_STRANGER_MS * 1000000ull,
+		.deadline_ns = ddl__mesh_now() + mesh->stranger_ms * 1000000ull,
 	};
 	mesh->ops->tune(fd);
 	if (mesh->ops->admits(fd))
@@ -341,10 +342,37 @@ static void take_in(struct ddl__mesh *mesh, int fd)
 		send_away(stranger);
 }
 
+/* Makes sure that a slot is free: false when all are taken by strangers that may well be peers. */
+static bool have_slot(struct ddl__mesh *mesh)
+{
+	struct ddl__stranger *oldest = NULL;
+
+	if (mesh->n_strangers < DDL__MESH_STRANGERS)
+		return true;
+	for (size_t i = 0; i < DDL__MESH_STRANGERS; i++) {
+		struct ddl__stranger *each = &mesh->strangers[i];
+
+		if (!each->greeted && (!oldest || each->deadline_ns < oldest->deadline_ns))
+			oldest = each;
+	}
+	if (!oldest)
+		return false;
+	hear(oldest);
+	if (oldest->stream && !oldest->greeted)
+		send_away(oldest);
+	return mesh->n_strangers < DDL__MESH_STRANGERS;
+}
+
 void ddl__greet_accept(struct ddl__mesh *mesh)
 {
-	for (int i = 0; i < ACCEPTS_AT_A_TIME && mesh->n_strangers < DDL__MESH_STRANGERS; i++) {
-		int fd = accept4(mesh->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	for (int i = 0; i < ACCEPTS_AT_A_TIME; i++) {
+		int fd;
+
+		if (!have_slot(mesh)) {
+			ddl__greet_listen(mesh, false);
+			return;
+		}
+		fd = accept4(mesh->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd >= 0) {
 			take_in(mesh, fd);
@@ -357,8 +385,6 @@ void ddl__greet_accept(struct ddl__mesh *mesh)
 			return;
 		}
 	}
-	if (mesh->n_strangers == DDL__MESH_STRANGERS)
-		ddl__greet_listen(mesh, false);
 }
 
 void ddl__greet_strangers(struct ddl__mesh *mesh)

@@ -378,6 +378,7 @@ int ddl__mesh_init(struct ddl__mesh *mesh, const struct ddl__mesh_ops *ops, cons
 	mesh->events = config->events;
 	mesh->context = config->context;
 	mesh->listener.ready = listener_ready;
+	mesh->stranger_ms = DDL__MESH_STRANGER_MS;
 	mesh->listen_fd = mesh->timer_fd = -1;
 	rc = init_memory(mesh, config) ? ddl__error_memory(err) : init_timer(mesh, err);
 	if (rc == 0)

@@ -28,7 +28,7 @@
 #include "transport.h"
 
 #define DDL__MESH_STRANGERS   64u        /* connections that have not proved themselves */
-#define DDL__MESH_STRANGER_MS 5000       /* time they have for it */
+#define DDL__MESH_STRANGER_MS 5000u      /* time they have for it */
 #define DDL__MESH_OFFERS_MAX  (1u << 16) /* announcements of one peer that wait for their lane to be opened */
 
 struct ddl__mesh;
@@ -180,11 +180,12 @@ struct ddl__mesh { /* first field of a transport's own struct */
 	struct ddl__link **links;        /* n_ranks of them, NULL where there is none */
 	struct ddl__stranger *strangers; /* DDL__MESH_STRANGERS of them */
 	size_t n_strangers;
-	uint64_t n_dropped; /* strangers that were sent away */
-	uint32_t grants;    /* lanes ever announced */
-	bool telling;       /* within a ready() of ours */
-	size_t untold;      /* links down that the engine does not know of */
-	bool leaving;       /* after goodbye */
+	uint32_t stranger_ms; /* time they have to prove themselves */
+	uint64_t n_dropped;   /* strangers that were sent away */
+	uint32_t grants;      /* lanes ever announced */
+	bool telling;         /* within a ready() of ours */
+	size_t untold;        /* links down that the engine does not know of */
+	bool leaving;         /* after goodbye */
 };
 
 /* mesh.c: the ops that a transport takes as they are, or calls from its own */

@@ -297,7 +297,8 @@ static int receive(struct ddl__stream *stream, const struct ddl__frame_sink *sin
 	do
 		n = recvmsg(stream->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
-	*dry = n < (ssize_t)(room + sizeof(stream->in));
+	/* A call stops behind descriptors, whatever follows them. */
+	*dry = n < 0 || (!stream->passes_fds && n < (ssize_t)(room + sizeof(stream->in)));
 	if (n < 0)
 		return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
 	if (stream->passes_fds) {
