@@ -250,14 +250,14 @@ static void names_sort_in_natural_order(void **state)
 	/* Each is smaller than the next. */
 	static const char *const order[] = {
 		"",
-		"1",
 		"01",
+		"1",
 		"2",
 		"10",
 		"a",
 		"a1",
-		"a1b",
 		"a01b",
+		"a1b",
 		"a1c",
 		"a2",
 		"a10",
