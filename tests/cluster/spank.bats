@@ -114,7 +114,7 @@ teardown() {
 	plan=$(plan_in "$BATS_TEST_TMPDIR/log")
 	nodes=$(sed -n 's/^SLURM_STEP_NODELIST=//p' "$BATS_TEST_TMPDIR/log" | sort -u)
 	[ "$nodes" = 'n[2-4]' ]
-	[ "$(field "$plan" tree)" = 'spine1(n[4,2,3])' ]
+	[ "$(field "$plan" tree)" = 'spine1(n[4,2-3])' ]
 	[ "$(field "$plan" tasks)" = '2(x3)' ]
 }
 
@@ -144,9 +144,8 @@ teardown() {
 	printf 'n4\nn4\nn4\nn2\n' >"$BATS_TEST_TMPDIR/hosts"
 	SLURM_HOSTFILE=$BATS_TEST_TMPDIR/hosts srun -n4 --distribution=arbitrary --ddl=ring env >"$BATS_TEST_TMPDIR/log"
 	plan=$(plan_in "$BATS_TEST_TMPDIR/log")
-	grep -x 'SLURM_STEP_NODELIST=n\[4,2\]\|SLURM_STEP_NODELIST=n4,n2' "$BATS_TEST_TMPDIR/log"
-	tree=$(field "$plan" tree)
-	if [[ $tree == *n4*n2* ]]; then [ "$(field "$plan" tasks)" = 3,1 ]; else [ "$(field "$plan" tasks)" = 1,3 ]; fi
+	[ "$(field "$plan" tree)" = 'spine1(n[4,2])' ]
+	[ "$(field "$plan" tasks)" = 3,1 ]
 }
 
 @test "order=slurm gives the flat plan in Slurm's order" {
@@ -162,7 +161,7 @@ teardown() {
 	batch "$BATS_TEST_TMPDIR/log" "$(script job <<-END
 		#SBATCH -w n1,n2 -N2 -n2 --ddl=multiring
 		#SBATCH hetjob
-		#SBATCH -w n3,n5,n6 -N3 -n6 --ddl=multiring
+		#SBATCH -w n3,n5,n6 -N3 -n6 --ntasks-per-node=2 --ddl=multiring
 		srun --het-group=0 env >$BATS_TEST_TMPDIR/a
 		srun --het-group=1 env >$BATS_TEST_TMPDIR/b
 		srun --het-group=0,1 env >$BATS_TEST_TMPDIR/both
