@@ -123,7 +123,7 @@ down() {
 # transmitted NAMESPACE PATTERN: bytes that its interfaces of that name have sent together.
 transmitted() {
 	# shellcheck disable=SC2016
-	ip netns exec "$1" sh -c 'cat /sys/class/net/$0/statistics/tx_bytes' "$2" | awk '{ sum += $1 } END { printf "%d\n", sum }'
+	ip netns exec "$1" sh -c 'cat /sys/class/net/$0/statistics/tx_bytes' "$2" | awk '{ sum += $1 } END { printf "%.0f\n", sum }'
 }
 
 name=ddlf leaves=2 hosts=2 rails=1 rate='' uplink=''

@@ -14,7 +14,8 @@ start_rank() {
 	local r=$1 n=$2 per_host=$3
 	shift 3
 	mkdir -p "$BATS_TEST_TMPDIR/store"
-	fabric exec "${host_of[r]:-$((r / per_host))}" "${DDL_COMMAND:-$DDL_BUILD/bin/ddl}" perf "$@" --store "$BATS_TEST_TMPDIR/store" --rank "$r" --ranks "$n" \
+	exec_rank() { exec "$BATS_TEST_DIRNAME/fabric.sh" --name "$FABRIC" exec "$@"; }
+	exec_rank "${host_of[r]:-$((r / per_host))}" "${DDL_COMMAND:-$DDL_BUILD/bin/ddl}" perf "$@" --store "$BATS_TEST_TMPDIR/store" --rank "$r" --ranks "$n" \
 		</dev/null >"$BATS_TEST_TMPDIR/out.$r" 2>"$BATS_TEST_TMPDIR/err.$r" 3>&- 4>&- &
 	pid[r]=$!
 }
