@@ -308,10 +308,10 @@ static void print_crossings(const struct ddl__view *view)
 		if (v->vertex->n_children == 0)
 			continue;
 		if (!head)
-			printf("\n%-32s  %12s  %13s\n", "uplink, crossed by all rings", "plan up/down", "by rank up/down");
+			printf("\n%-32s  %12s  %13s\n", "uplink, crossed by all rings", "plan up/down", "in rank order");
 		head = true;
 		snprintf(link, sizeof(link), "%s - %s", v->vertex->name, view->vertices[v->parent].vertex->name);
-		printf("%-32s  %7u/%-4u  %10u/%-4u\n", link, v->planned.up, v->planned.down, v->by_rank.up, v->by_rank.down);
+		printf("%-32s  %7u/%-4u  %10u/%u\n", link, v->planned.up, v->planned.down, v->by_rank.up, v->by_rank.down);
 	}
 }
 

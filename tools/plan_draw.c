@@ -9,21 +9,47 @@
 
 #include "plan_draw.h"
 
-#define RANK_WIDTH  32.0  /* a rank with its share of the gaps */
-#define LETTER      7.2   /* of a name, about */
-#define NODE_GAP    16.0  /* between nodes */
-#define SWITCH_GAP  30.0  /* between switches */
-#define LINK_HEIGHT 62.0  /* between the rows of bars */
-#define STRAND      6.0   /* between lines on a link, at most */
-#define TRACK       7.0   /* between tracks, at most */
-#define TRACKS_HIGH 320.0 /* height of all tracks of a bar, at most */
-#define RANK_LINK   20.0  /* from a node's tracks to its ranks */
-#define NAME_HEIGHT 20.0  /* below the ranks */
-#define MARGIN      7.0   /* above and below the tracks */
+#define RANK_WIDTH   32.0  /* a rank with its share of the gaps */
+#define LETTER       7.2   /* of a name, about */
+#define SWITCH_WIDTH 130.0 /* at least, so that its uplink's count has room beside it */
+#define NODE_GAP     16.0  /* between nodes */
+#define SWITCH_GAP   30.0  /* between switches */
+#define LINK_HEIGHT  62.0  /* between the rows of bars */
+#define STRAND       6.0   /* between lines on a link, at most */
+#define TRACK        7.0   /* between tracks, at most */
+#define TRACKS_HIGH  320.0 /* height of all tracks of a bar, at most */
+#define RANK_LINK    20.0  /* from a node's tracks to its ranks */
+#define NAME_HEIGHT  20.0  /* below the ranks */
+#define MARGIN       7.0   /* above and below the tracks */
 
 static bool is_node(const struct ddl__draw *draw, size_t i)
 {
 	return draw->view->vertices[i].vertex->n_children == 0;
+}
+
+/* Width of a node's ranks side by side. */
+static double ranks_width(const struct ddl__draw *draw, const struct ddl__vertex *node)
+{
+	const struct ddl__layout *layout = draw->view->layout;
+
+	return RANK_WIDTH * (double)(layout->first[node->node + 1] - layout->first[node->node]);
+}
+
+static double gap_before(const struct ddl__vertex *child)
+{
+	return child->n_children ? SWITCH_GAP : NODE_GAP;
+}
+
+/* Width of a vertex and *below, that of all below it. */
+static double width_of(const struct ddl__draw *draw, const struct ddl__vertex *vertex, double *below)
+{
+	const double least = vertex->n_children ? SWITCH_WIDTH : LETTER * (double)strlen(vertex->name) + 14;
+	double child_below;
+
+	*below = vertex->n_children ? 0 : ranks_width(draw, vertex);
+	for (size_t i = 0; i < vertex->n_children; i++)
+		*below += (i ? gap_before(vertex->children[i]) : 0) + width_of(draw, vertex->children[i], &child_below);
+	return *below > least ? *below : least;
 }
 
 /* Places vertex i (and all below it, which follow it) from x on; returns the vertex behind them. */
@@ -33,27 +59,24 @@ static size_t place_x(struct ddl__draw *draw, size_t i, double x)
 	const struct ddl__vertex *vertex = draw->view->vertices[i].vertex;
 	struct ddl__draw_bar *bar = &draw->bars[i];
 	size_t next = i + 1;
+	double below;
 
 	bar->left = x;
+	bar->right = x + width_of(draw, vertex, &below);
+	x += (bar->right - bar->left - below) / 2;
 	if (vertex->n_children == 0) {
-		const size_t first = layout->first[vertex->node], n = layout->first[vertex->node + 1] - first;
-		const double ranks = RANK_WIDTH * (double)n, name = LETTER * (double)strlen(vertex->name) + 14;
-		const double width = ranks > name ? ranks : name;
-
-		for (size_t k = 0; k < n; k++)
-			draw->rank_x[layout->ranks[first + k]] = x + (width - ranks) / 2 + RANK_WIDTH * ((double)k + 0.5);
-		bar->right = x + width;
+		for (size_t k = layout->first[vertex->node]; k < layout->first[vertex->node + 1]; k++, x += RANK_WIDTH)
+			draw->rank_x[layout->ranks[k]] = x + RANK_WIDTH / 2;
 		return next;
 	}
 	for (size_t child = 0; child < vertex->n_children; child++) {
 		const size_t own = next;
 
 		if (child > 0)
-			x += is_node(draw, own) ? NODE_GAP : SWITCH_GAP;
+			x += gap_before(vertex->children[child]);
 		next = place_x(draw, own, x);
 		x = draw->bars[own].right;
 	}
-	bar->right = x;
 	return next;
 }
 

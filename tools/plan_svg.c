@@ -8,9 +8,10 @@
 
 #include "plan_draw.h"
 
-#define SIDE     24.0  /* around the drawing */
-#define HEAD     78.0  /* for title and legend */
-#define MIN_WIDE 620.0 /* so that the title fits */
+#define SIDE       24.0  /* around the drawing */
+#define HEAD       78.0  /* for title and legend */
+#define COUNT_WIDE 120.0 /* room for an uplink's count */
+#define MIN_WIDE   620.0 /* so that the title fits */
 
 const char *const ddl__ring_colours[DDL__RING_COLOURS] = { "#0072b2", "#d55e00", "#009e73", "#cc79a7",
 							   "#e69f00", "#56b4e9", "#7a5cc0", "#8a8a00" };
@@ -104,12 +105,15 @@ static void print_head(const struct ddl__view *view, bool by_rank, FILE *out)
 	if (s.uplinks == 0)
 		print_text(out, SIDE, 46, "note", "mode %s, %s; nothing is known of uplinks",
 			   ddl__choice_by_id(ddl__modes, (int)plan->options.mode)->name, plan->source);
+	else if (s.most == 1)
+		print_text(out, SIDE, 46, "note", "Each uplink is crossed once in each direction (%s: up to %u times).",
+			   by_rank ? "under the plan" : "in rank order", s.most_other);
 	else if (s.least == s.most)
-		print_text(out, SIDE, 46, "note", "Each uplink is crossed %u time%s in each direction (%s: up to %u).", s.most,
-			   s.most == 1 ? "" : "s", by_rank ? "under the plan" : "in rank order", s.most_other);
+		print_text(out, SIDE, 46, "note", "Each uplink is crossed %u times in each direction (%s: up to %u times).", s.most,
+			   by_rank ? "under the plan" : "in rank order", s.most_other);
 	else
-		print_text(out, SIDE, 46, "note", "Uplinks are crossed %u to %u times in a direction (%s: up to %u).", s.least,
-			   s.most, by_rank ? "under the plan" : "in rank order", s.most_other);
+		print_text(out, SIDE, 46, "note", "Uplinks are crossed %u to %u times in a direction (%s: up to %u times).",
+			   s.least, s.most, by_rank ? "under the plan" : "in rank order", s.most_other);
 	for (unsigned ring = 0; ring < view->n_rings && ring < DDL__RING_COLOURS; ring++, x += 70) {
 		fprintf(out, "<path class=\"ring\" stroke=\"%s\" d=\"M%.1f 62h18\"/>\n", colour(ring), x);
 		print_text(out, x + 23, 66, "small", "ring %u", ring);
@@ -165,6 +169,32 @@ static void print_rank(const struct ddl__draw *draw, int rank, FILE *out)
 		print_text(out, x, draw->rank_y + 4, "number", "%d", rank);
 }
 
+/* Where the count of an uplink is written: on the right of its lines. */
+static double count_x(const struct ddl__draw_bar *bar)
+{
+	return (bar->left + bar->right) / 2 + bar->spacing * (double)bar->n_strands / 2 + 8;
+}
+
+static void print_count(const struct ddl__draw *draw, const struct ddl__draw_bar *bar, double y, const struct ddl__crossings *c,
+			FILE *out)
+{
+	const bool many = larger(c->up, c->down) > draw->view->n_rings;
+
+	print_text(out, count_x(bar), y, many ? "count many" : "count", "%u up, %u down", c->up, c->down);
+}
+
+/* Of everything, the counts of the uplinks on the right included. */
+static double total_width(const struct ddl__draw *draw)
+{
+	double width = draw->width > MIN_WIDE ? draw->width : MIN_WIDE;
+
+	for (size_t i = 1; i < draw->view->n_vertices; i++) {
+		if (draw->view->vertices[i].vertex->n_children > 0 && count_x(&draw->bars[i]) + COUNT_WIDE > width)
+			width = count_x(&draw->bars[i]) + COUNT_WIDE;
+	}
+	return width + 2 * SIDE;
+}
+
 static void print_names(const struct ddl__draw *draw, bool by_rank, FILE *out)
 {
 	const struct ddl__view *view = draw->view;
@@ -181,10 +211,7 @@ static void print_names(const struct ddl__draw *draw, bool by_rank, FILE *out)
 		}
 		print_text(out, bar->left + 9, bar->top + 17, "bar", "%s", v->vertex->name);
 		if (i > 0)
-			print_text(out, middle + bar->spacing * (double)bar->n_strands / 2 + 8,
-				   (draw->bars[v->parent].bottom + bar->top) / 2 + 5,
-				   c->up > view->n_rings || c->down > view->n_rings ? "count many" : "count", "%u up, %u down",
-				   c->up, c->down);
+			print_count(draw, bar, (draw->bars[v->parent].bottom + bar->top) / 2 + 5, c, out);
 	}
 }
 
@@ -207,7 +234,7 @@ int ddl__view_svg(const struct ddl__view *view, bool by_rank, FILE *out)
 
 	if (rc < 0)
 		return rc;
-	width = (draw->width > MIN_WIDE ? draw->width : MIN_WIDE) + 2 * SIDE;
+	width = total_width(draw);
 	height = draw->height + HEAD + SIDE;
 	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\">\n%s",
 		width, height, width, height, style);
