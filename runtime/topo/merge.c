@@ -205,7 +205,7 @@ static struct ddl__vertex *collapse(struct ddl__vertex *vertex)
 	return child;
 }
 
-/* Drops the nodes below that have no task, and switches that are left with none or one child. */
+/* Drops the nodes below that have no task, and switches that are left empty. */
 static void cut(struct ddl__vertex *vertex, const uint32_t *tasks)
 {
 	size_t kept = 0;
@@ -221,7 +221,7 @@ static void cut(struct ddl__vertex *vertex, const uint32_t *tasks)
 		if (is_switch ? child->n_children == 0 : child->tasks == 0)
 			ddl__vertex_destroy(child);
 		else
-			vertex->children[kept++] = is_switch && child->n_children == 1 ? collapse(child) : child;
+			vertex->children[kept++] = child;
 	}
 	vertex->n_children = kept;
 }
@@ -255,6 +255,16 @@ static void drop_root(struct ddl__plan *plan)
 	plan->root->link_speed = 0;
 }
 
+/* Drops the switches below that have a single child. */
+static void drop_single(struct ddl__vertex *vertex)
+{
+	for (size_t i = 0; i < vertex->n_children; i++) {
+		while (vertex->children[i]->n_children == 1)
+			vertex->children[i] = collapse(vertex->children[i]);
+		drop_single(vertex->children[i]);
+	}
+}
+
 /* Leaves in a plan what is there: hosts with ranks. */
 static int cut_to_hosts(struct ddl__plan *plan, struct hosts *hosts)
 {
@@ -267,6 +277,7 @@ static int cut_to_hosts(struct ddl__plan *plan, struct hosts *hosts)
 			drop_root(plan);
 		rc = add_strangers(plan, hosts);
 		drop_root(plan);
+		drop_single(plan->root);
 	}
 	free(tasks);
 	return rc;
@@ -285,6 +296,8 @@ static int from_text(const char *text, struct hosts *hosts, struct ddl__plan **p
 		ddl__error_memory(err);
 		goto destroy;
 	}
+	free(found->nodes); /* of before the cut */
+	found->nodes = NULL;
 	rc = ddl__plan_index(found, -EBADMSG, err);
 	if (rc < 0)
 		goto destroy;
