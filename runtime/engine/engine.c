@@ -34,6 +34,11 @@ static void relax(void)
 
 /* ---- failure ---- */
 
+static void wake_poller(struct ddl_comm *comm)
+{
+	(void)!write(comm->wake_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
+}
+
 void ddl__engine_fail(struct ddl_comm *comm, int code, const char *format, ...)
 {
 	va_list args;
@@ -49,7 +54,7 @@ void ddl__engine_fail(struct ddl_comm *comm, int code, const char *format, ...)
 	comm->active = NULL;
 	ddl__log(DDL__LOG_ERROR, "rank %d on node %s: %s", comm->rank, ddl_comm_node_name(comm, comm->rank), comm->error.text);
 	pthread_cond_broadcast(&comm->changed);
-	(void)!write(comm->wake_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
+	wake_poller(comm);
 }
 
 /* Tells the peers of a failure: not from within a transport's own callback. The lock is held. */
@@ -57,9 +62,15 @@ static void tell_abort(struct ddl_comm *comm)
 {
 	if (!atomic_load(&comm->failed) || comm->abort_told)
 		return;
+	char text[DDL_ERROR_TEXT_SIZE];
 	comm->abort_told = true;
+	if (comm->relayed)
+		memcpy(text, comm->error.text, sizeof(text));
+	else
+		snprintf(text, sizeof(text), "%.400s (seen by rank %d on node %.60s)", comm->error.text, comm->rank,
+			 ddl_comm_node_name(comm, comm->rank));
 	for (size_t t = 0; t < comm->n_transports; t++)
-		comm->transports[t]->ops->abort(comm->transports[t], comm->error.code, comm->error.text);
+		comm->transports[t]->ops->abort(comm->transports[t], comm->error.code, text);
 }
 
 static void on_announced(void *context, int peer, const struct ddl__lane *lane)
@@ -104,8 +115,8 @@ static void on_lost(void *context, int peer, int code, const char *detail)
 static void on_aborted(void *context, int peer, int code, const char *text)
 {
 	struct ddl_comm *comm = context;
-	ddl__engine_fail(comm, code < 0 ? code : -ECANCELED, "%s (told by rank %d on node %s)", text, peer,
-			 ddl_comm_node_name(comm, peer));
+	comm->relayed = !atomic_load(&comm->failed); /* the text says who saw it first */
+	ddl__engine_fail(comm, code < 0 ? code : -ECANCELED, "%s", text);
 }
 
 /* ---- progress ---- */
@@ -141,16 +152,23 @@ static void pick_up(struct ddl_comm *comm)
 	}
 }
 
-/* Hands out what the descriptors have to say. One event a call: a callback may free another source. The lock is held. */
+/*
+ * Hands out what the descriptors have to say. One event a call: a callback may free another source. Where another thread sleeps on
+ * them it is woken whenever this one took an event: its transports took the doorbell for answered, and it must arm them anew.
+ * The lock is held.
+ */
 static bool dispatch(struct ddl_comm *comm)
 {
 	struct epoll_event event;
 	int n = 0;
-	while (n < EVENTS_A_PASS && epoll_wait(comm->epoll_fd, &event, 1, 0) == 1) {
+	for (; n < EVENTS_A_PASS && epoll_wait(comm->epoll_fd, &event, 1, 0) == 1; n++) {
 		struct ddl__poll_source *source = event.data.ptr;
+		if (source == &comm->wake && comm->polling)
+			break; /* meant for the poller */
 		source->ready(source, event.events);
-		n++;
 	}
+	if (n > 0 && comm->polling)
+		wake_poller(comm);
 	return n > 0;
 }
 
@@ -158,10 +176,8 @@ static void complete(struct ddl_comm *comm, struct ddl_request *r)
 {
 	ddl__trace_span(comm->trace, r);
 	atomic_store(&r->active, false); /* the last touch: the owner may free it from now on */
-	if (comm->waiters)
-		pthread_cond_broadcast(&comm->changed);
-	if (comm->polling) /* the poller may sleep for this very request */
-		(void)!write(comm->wake_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
+	if (comm->polling)
+		wake_poller(comm); /* it may sleep for this very request */
 }
 
 /* One pass. Returns whether anything moved. The lock is held. */
@@ -188,6 +204,8 @@ static bool progress(struct ddl_comm *comm)
 		}
 	}
 	tell_abort(comm);
+	if (any && comm->waiters)
+		pthread_cond_broadcast(&comm->changed);
 	return any;
 }
 
@@ -337,7 +355,7 @@ void ddl__engine_thread_stop(struct ddl_comm *comm)
 	if (!comm->has_thread)
 		return;
 	atomic_store(&comm->stop, true);
-	(void)!write(comm->wake_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
+	wake_poller(comm);
 	pthread_mutex_lock(&comm->lock);
 	pthread_cond_broadcast(&comm->changed);
 	pthread_mutex_unlock(&comm->lock);

@@ -88,6 +88,7 @@ struct ddl_comm {
 	size_t n_early, room_early;
 	atomic_int failed;      /* 0, or the code of `error` */
 	struct ddl_error error; /* the first failure; constant once failed is set */
+	bool relayed;           /* `error` came from a peer */
 	bool abort_told;        /* the peers know */
 
 	pthread_mutex_t queue_lock;
