@@ -346,6 +346,16 @@ static const char *algorithm_name(uint32_t id)
 	return "unknown";
 }
 
+/* The type that travelled: the elements' own, or another. */
+static const char *wire_name(const struct ddl__perf *perf, const struct ddl__call *call)
+{
+	if (perf->setting.options->collective == DDL__PERF_BARRIER)
+		return "none";
+	if (call->wire == DDL_WIRE_BFLOAT16 || call->wire == DDL_WIRE_FLOAT16)
+		return ddl__choice_by_id(ddl__wires, (int)call->wire)->name;
+	return ddl__choice_by_id(ddl__types, (int)perf->setting.options->type)->name;
+}
+
 static int measure(struct ddl__perf *perf, const struct ddl__perf_row *row, struct ddl__perf_result *result)
 {
 	const struct ddl__perf_options *o = perf->setting.options;
@@ -386,9 +396,7 @@ int ddl__perf_measure(struct ddl__perf *perf, const struct ddl__perf_row *row, s
 		result->starts = perf->starts;
 		result->algorithm = algorithm_name(call->algorithm);
 		result->rings = (int)call->rings;
-		result->wire = call->wire == DDL_WIRE_NATIVE || call->wire == DDL_WIRE_AUTO
-				       ? ddl__choice_by_id(ddl__types, (int)perf->setting.options->type)->name
-				       : ddl__choice_by_id(ddl__wires, (int)call->wire)->name;
+		result->wire = wire_name(perf, call);
 		ddl__perf_stats(perf->times_us, (size_t)perf->setting.options->iterations, result);
 	}
 	free_requests(perf);

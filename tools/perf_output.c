@@ -27,8 +27,16 @@ static const char *collective_name(const struct ddl__perf_output *output)
 	return ddl__choice_by_id(ddl__perf_collectives, (int)output->options->collective)->name;
 }
 
+static bool is_barrier(const struct ddl__perf_output *output)
+{
+	return output->options->collective == DDL__PERF_BARRIER;
+}
+
+/* "none" where there are no elements. */
 static const char *type_name(const struct ddl__perf_output *output)
 {
+	if (is_barrier(output))
+		return "none";
 	return ddl__choice_by_id(ddl__types, (int)output->options->type)->name;
 }
 
@@ -38,11 +46,6 @@ static const char *op_name(const struct ddl__perf_output *output)
 	if (output->options->collective != DDL__PERF_ALLREDUCE)
 		return "none";
 	return ddl__choice_by_id(ddl__ops, (int)output->options->op)->name;
-}
-
-static bool is_barrier(const struct ddl__perf_output *output)
-{
-	return output->options->collective == DDL__PERF_BARRIER;
 }
 
 void ddl__perf_output_break(struct ddl__perf_output *output)
@@ -101,9 +104,8 @@ static void print_table_row(const struct ddl__perf_output *output, const struct 
 
 	ddl__bytes_format(row->bytes, size, sizeof(size));
 	printf("%10s  %7zu  %4s  %-13s  %5d  %11.1f  %11.1f  %11.1f  %8.3f  %8.3f  %s%s\n", is_barrier(output) ? "-" : size,
-	       row->alike, is_barrier(output) ? "-" : result->wire, result->algorithm, result->rings, result->median_us,
-	       result->min_us, result->p99_us, algbw, busbw, word(result->correct, "yes", "NO", "-"),
-	       is_total(output, row) ? "  all at once" : "");
+	       row->alike, result->wire, result->algorithm, result->rings, result->median_us, result->min_us, result->p99_us, algbw,
+	       busbw, word(result->correct, "yes", "NO", "-"), is_total(output, row) ? "  all at once" : "");
 }
 
 static void print_json_row(const struct ddl__perf_output *output, const struct ddl__perf_row *row,
@@ -163,19 +165,24 @@ double ddl__perf_work(const struct ddl__perf_options *options, const struct ddl_
 void ddl__perf_output_progress(struct ddl__perf_output *output, const struct ddl__perf_row *row)
 {
 	const double now = now_s();
-	double share, left;
-	char size[32], line[128];
+	const double spent = now - output->started;
+	char size[32], line[128], left[32] = "";
+	double share;
 	size_t width;
 
 	output->done += (double)row->bytes + START_BYTES;
 	if (!output->options->progress || now - output->shown < 0.1)
 		return;
 	output->shown = now;
-	share = output->work > 0 ? output->done / output->work : 1;
-	left = share > 0 && share < 1 ? (now - output->started) / share * (1 - share) : 0;
-	width = (size_t)snprintf(line, sizeof(line), "%s %s: %3.0f %%, %d:%02d left", collective_name(output),
+	share = output->done < output->work ? output->done / output->work : 1;
+	if (share > 0.02 && spent > 1) { /* too early to tell before */
+		const int seconds = (int)(spent / share * (1 - share) + 0.5);
+
+		snprintf(left, sizeof(left), ", %d:%02d left", seconds / 60, seconds % 60);
+	}
+	width = (size_t)snprintf(line, sizeof(line), "%s %s: %3.0f %%%s", collective_name(output),
 				 is_total(output, row) ? "all tensors" : ddl__bytes_format(row->bytes, size, sizeof(size)),
-				 share * 100, (int)(left / 60), (int)left % 60);
+				 share * 100, left);
 	fprintf(stderr, "\r%-*s", (int)output->width, line);
 	fflush(stderr);
 	output->width = width > output->width ? width : output->width;
