@@ -158,9 +158,21 @@ static struct ddl__vertex *drop_root(struct ddl__vertex *root)
 	return root;
 }
 
+/* Whether the tree had all nodes that are wanted. */
+static int cut_complete(const struct cut *cut)
+{
+	size_t i;
+
+	for (i = 0; i < cut->n; i++)
+		if (!cut->wanted[i].used)
+			return 0;
+	return 1;
+}
+
 /*
- * The wanted part of a tree (NULL: nothing is known). sort: children by name. A root that only holds several tops together goes before
- * the rest is added, so that it does not matter whether the source knew of the other tops.
+ * The wanted part of a tree (NULL: nothing is known). sort: children by name, once single switches are gone, so that names decide that
+ * are still there. A root that only holds several tops together goes before the rest is added, so that it does not matter whether the
+ * source knew of the other tops.
  */
 static int cut_tree(struct cut *cut, const struct ddl__vertex *tree, int sort, struct ddl__vertex **root)
 {
@@ -173,19 +185,19 @@ static int cut_tree(struct cut *cut, const struct ddl__vertex *tree, int sort, s
 		result = ddl__vertex_create(tree ? tree->name : DDL__FABRIC, strlen(tree ? tree->name : DDL__FABRIC));
 	if (!result)
 		return -ENOMEM;
-	if (sort)
-		ddl__vertex_sort(result);
 	if (!strcmp(result->name, DDL__FABRIC))
 		result = drop_root(result);
+	while (cut_complete(cut) && result->n_children == 1 && result->children[0]->n_children)
+		result = drop_root(result);
+	result->link_speed = 0;
+	drop_single(result);
+	if (sort)
+		ddl__vertex_sort(result);
 	rc = add_rest(cut, result);
 	if (rc < 0) {
 		ddl__vertex_destroy(result);
 		return rc;
 	}
-	while (result->n_children == 1 && result->children[0]->n_children)
-		result = drop_root(result);
-	result->link_speed = 0;
-	drop_single(result);
 	*root = result;
 	return 0;
 }

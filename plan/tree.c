@@ -56,10 +56,28 @@ void ddl__vertex_destroy(struct ddl__vertex *vertex)
 	free(vertex);
 }
 
+/* A name without opening brackets: so the joined agg[1-3] stands where agg1 would. */
+static const char *sort_key(const char *name, char *buffer, size_t size)
+{
+	size_t n = 0;
+
+	if (!strchr(name, '[') || strlen(name) >= size)
+		return name;
+	for (; *name; name++)
+		if (*name != '[')
+			buffer[n++] = *name;
+	buffer[n] = '\0';
+	return buffer;
+}
+
 static int compare_vertices(const void *a, const void *b)
 {
 	const struct ddl__vertex *va = *(struct ddl__vertex *const *)a, *vb = *(struct ddl__vertex *const *)b;
-	int differ = ddl__name_compare(va->name, vb->name);
+	char key_a[DDL__NAME_MAX + 1], key_b[DDL__NAME_MAX + 1];
+	int differ = ddl__name_compare(sort_key(va->name, key_a, sizeof(key_a)), sort_key(vb->name, key_b, sizeof(key_b)));
+
+	if (!differ)
+		differ = strcmp(va->name, vb->name);
 
 	/* A switch may bear the name of a node: then it goes first, whatever the order in which they came. */
 	return differ ? differ : !va->n_children - !vb->n_children;

@@ -2,3 +2,5 @@
 # The tests of plan/.
 ddl_unit_test(options ddlplan)
 ddl_unit_test(hostlist ddlplan)
+ddl_unit_test(topology ddlplan)
+ddl_unit_test(plan ddlplan)
