@@ -2,9 +2,9 @@
 /*
  * controller.c - the one RPC, on a thread of its own, so that a slurmctld that is slow or gone does not hold up the step.
  *
- * Slurm's call tries for MessageTimeout (10 s and more) and takes no deadline. When ours passes, the thread is left to itself: it owns
- * its half of the record, blocks all signals, and ends when Slurm's call returns or the process does. The plugin is linked with
- * -z nodelete, so the code stays mapped under it after Slurm has closed the plugin.
+ * Slurm's call tries for MessageTimeout (10 s and more) and takes no deadline. When ours passes, the thread is left to itself:
+ * it owns its half of the record, blocks all signals, and ends when Slurm's call returns or the process does. The plugin is
+ * linked with -z nodelete, so the code stays mapped under it after Slurm has closed the plugin.
  */
 #include <errno.h>
 #include <pthread.h>

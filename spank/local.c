@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * local.c - in srun: asks slurmctld for the switches, once a step, and puts the plan of this step into the environment of its tasks.
+ * local.c - in srun: asks slurmctld for the switches, once a step, and puts the plan of this step into the environment of its
+ * tasks.
  *
- * It runs after the step was created and before it is launched: the one place where an RPC is safe. Which nodes of its job a step got
- * would be a second RPC, so it is not asked: SLURM_NODELIST, which srun has just set, holds the nodes that the step was chosen from. Where
- * that is as many as the step has, they are the step's; else the plan is made for all of them, without tasks, and slurmstepd, which is
- * told the step's nodes, cuts it down (remote.c).
+ * It runs after the step was created and before it is launched: the one place where an RPC is safe. Which nodes of its job a
+ * step got would be a second RPC, so it is not asked: SLURM_NODELIST, which srun has just set, holds the nodes that the step
+ * was chosen from. Where that is as many as the step has, they are the step's; else the plan is made for all of them, without
+ * tasks, and slurmstepd, which is told the step's nodes, cuts it down (remote.c).
  *
  * Whatever goes wrong costs the plan only: DDL_MODE is set first, and upon it the tasks build their plan of what the nodes know.
  */

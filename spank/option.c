@@ -2,8 +2,8 @@
 /*
  * option.c - registers --ddl, and takes what the user says.
  *
- * The table form of options is not valid in sbatch and salloc, so it is registered by call, in every context. When the option is given twice,
- * Slurm calls back twice: the last wins.
+ * The table form of options is not valid in sbatch and salloc, so it is registered by call, in every context. When the option
+ * is given twice, Slurm calls back twice: the last wins.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -17,8 +17,8 @@ void ddl__spank_option_open(spank_t spank, int argc, char **argv, int remote, sp
 			    struct ddl__spank_settings *settings);
 
 /*
- * What a submitting command's callback does: takes the text; prints the list and ends the command for --ddl=help; says why a text is
- * refused. Returns 0, or -1, upon which Slurm ends the command.
+ * What a submitting command's callback does: takes the text; prints the list and ends the command for --ddl=help; says why a
+ * text is refused. Returns 0, or -1, upon which Slurm ends the command.
  */
 int ddl__spank_option_take(struct ddl__spank_settings *settings, const char *text);
 

@@ -2,8 +2,9 @@
 /*
  * release.c - what differs between releases of Slurm.
  *
- * The headers that the plugin is built with are those of the only release that will load it (Slurm compares major.minor), so the
- * preprocessor decides. The structs behind the topology changed with every topology plugin; the printed form did not, so that is read.
+ * The headers that the plugin is built with are those of the only release that will load it (Slurm compares major.minor), so
+ * the preprocessor decides. The structs behind the topology changed with every topology plugin; the printed form did not, so
+ * that is read.
  *
  *     slurm_load_topo              (&message)           to 24.11, (&message, NULL) from 25.05
  *     slurm_print_topo_info_msg    (out, message, 1)    to 23.02, with one NULL before the 1 to 24.11, with two from 25.05

@@ -10,9 +10,10 @@
 #include <ddl/error.h>
 
 /*
- * Asks slurmctld for the topology, as `scontrol show topology` prints it: one RPC, and it blocks for as long as Slurm tries. Call it
- * through controller.h, which bounds the time. *text is NUL-ended; caller frees. Empty where Slurm knows no switches.
- * Returns 0; -EOPNOTSUPP (this process has no such call); -ECONNREFUSED (no answer, or a refusal; the sentence says which); -ENOMEM.
+ * Asks slurmctld for the topology, as `scontrol show topology` prints it: one RPC, and it blocks for as long as Slurm tries.
+ * Call it through controller.h, which bounds the time. *text is NUL-ended; caller frees. Empty where Slurm knows no switches.
+ * Returns 0; -EOPNOTSUPP (this process has no such call); -ECONNREFUSED (no answer, or a refusal; the sentence says which);
+ * -ENOMEM.
  */
 int ddl__release_topology(char **text, size_t *length, struct ddl_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spank_hook.c - a plugin for tests: runs a command when srun has created a step and has not launched it yet, so that a test can take
- * slurmctld away in between.
+ * spank_hook.c - a plugin for tests: runs a command when srun has created a step and has not launched it yet, so that a test
+ * can take slurmctld away in between.
  *
  *     required /.../spank_hook.so COMMAND [ARGUMENT...]
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * too_long.c - linked into a second copy of the plugin with --wrap=ddl__plan_encode: every plan is too long, as with many thousand nodes
- * of irregular names, which no test cluster has.
+ * too_long.c - linked into a second copy of the plugin with --wrap=ddl__plan_encode: every plan is too long, as with many
+ * thousand nodes of irregular names, which no test cluster has.
  */
 #include <errno.h>
 
