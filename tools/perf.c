@@ -22,11 +22,24 @@ struct run {                              /* of the command on this rank */
 	struct ddl__perf_output output;   /* rank 0's */
 };
 
+/* This process's rank before there is a communicator. */
+static const char *rank_word(const struct ddl__perf_options *o, char *word, size_t size)
+{
+	const char *rank = getenv("PMIX_RANK");
+
+	if (o->store)
+		snprintf(word, size, "%d", o->rank);
+	else
+		snprintf(word, size, "%.15s", rank ? rank : "0");
+	return word;
+}
+
 static int open_comm(struct run *run)
 {
 	struct ddl_comm_options options = DDL_COMM_OPTIONS_INIT;
 	const struct ddl__perf_options *o = &run->options;
 	struct ddl_error err;
+	char rank[16];
 
 	options.transports = o->transports;
 	if (o->store) {
@@ -35,7 +48,7 @@ static int open_comm(struct run *run)
 		options.store = ddl__filestore_store(run->filestore);
 	}
 	if (ddl_comm_create(&options, &run->comm, &err) < 0)
-		return ddl__failed(TOOL, "%s", err.text);
+		return ddl__failed(TOOL, "rank %s: %s", rank_word(o, rank, sizeof(rank)), err.text);
 	if (o->collective == DDL__PERF_BROADCAST && o->root >= ddl_comm_size(run->comm)) {
 		if (ddl_comm_rank(run->comm) == 0)
 			ddl__failed(TOOL, "root %d does not exist: there are %d ranks", o->root, ddl_comm_size(run->comm));

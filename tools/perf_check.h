@@ -48,7 +48,7 @@ void ddl__check_fill(const struct ddl__check *check, int rank, uint64_t tensor, 
 int ddl__check_compare(const struct ddl__check *check, uint64_t tensor, const void *data, uint64_t first, uint64_t end,
 		       struct ddl__mismatch *mismatch);
 
-/* Fills a result's buffer with bytes that no reference expects (all elements of 8 bits aside), so that what was not written shows. */
+/* Fills a result's buffer with bytes that no reference expects (elements of 8 bits aside): what was not written shows. */
 void ddl__check_poison(void *data, size_t size);
 
 /* Goes on hashing data; any changed bit changes the hash. */

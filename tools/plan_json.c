@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_json.c - a plan as one JSON object: its text, its options, the tree, the nodes with their ranks, the rings, and how often the
- * links of the switches are crossed under the plan and under rank order.
+ * plan_json.c - a plan as one JSON object: its text, its options, the tree, the nodes with their ranks, the rings, and how often
+ * the links of the switches are crossed under the plan and under rank order.
  */
 #include <errno.h>
 #include <stdlib.h>

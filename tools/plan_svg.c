@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_svg.c - a drawing of a plan that a person reads at once: switches, nodes and ranks as bars and circles, the rings over them in
- * colour, and at every switch's uplink how often it is crossed.
+ * plan_svg.c - a drawing of a plan that a person reads at once: switches, nodes and ranks as bars and circles, the rings over
+ * them in colour, and at every switch's uplink how often it is crossed.
  */
 #include <stdarg.h>
 #include <string.h>
