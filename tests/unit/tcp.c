@@ -5,12 +5,209 @@
 #define OPS (&ddl__transport_tcp)
 #include "transport_cases.h"
 
-#include <netinet/in.h>
+static int open_at(struct rank *rank, const char *const *addresses, size_t n, struct ddl_error *err)
+{
+	struct ddl__transport_config config = {
+		.n_ranks = 1,
+		.timeout_ms = 1000,
+		.machine = "",
+		.addresses = addresses,
+		.n_addresses = n,
+		.events = &test_events,
+		.context = rank,
+	};
+	int rc;
+
+	rank->epoll_fd = config.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	rc = OPS->open(&config, &rank->transport, err);
+	if (rc)
+		close(rank->epoll_fd);
+	else
+		rank->ops = OPS;
+	return rc;
+}
+
+static void test_the_first_address_that_is_there_is_taken(void **state)
+{
+	static const char *const some[] = { "192.0.2.77", "127.0.0.1" }, *const none[] = { "192.0.2.77", "no address" };
+	struct rank rank = { 0 };
+	struct ddl_error err = { 0 };
+
+	assert_int_equal(open_at(&rank, some, 2, &err), 0);
+	rank_close(&rank);
+	assert_true(open_at(&rank, none, 2, &err) < 0);
+	assert_non_null(strstr(err.text, "192.0.2.77"));
+	assert_true(open_at(&rank, none, 0, &err) < 0);
+	assert_non_null(strstr(err.text, "no address"));
+}
+
+static void test_ipv6(void **state)
+{
+	static const char *const loopback[] = { "::1" };
+	struct ddl__lane lane = lane_of(1, 0, 4, 10000);
+	struct world world = { .n = 2 };
+	struct rank probe = { 0 };
+	struct flow flow;
+
+	if (open_at(&probe, loopback, 1, NULL)) {
+		print_message("no IPv6 on this machine\n");
+		skip();
+	}
+	rank_close(&probe);
+	for (int i = 0; i < 2; i++)
+		rank_open(&world.rank[i], OPS, i, 2, WATCHDOG_MS, "::1");
+	for (int i = 0; i < 2; i++)
+		rank_attach(&world.rank[i], &world, test_secret);
+	flow = flow_open(&world, 0, 1, &lane, 100);
+	until(&world, flow_step, &flow);
+	flow_close(&flow);
+	leave(&world);
+}
+
+static struct ddl__link *link_of(struct world *world, int rank, int peer)
+{
+	return ((struct ddl__mesh *)world->rank[rank].transport)->links[peer];
+}
+
+static void test_sockets_that_take_little_lose_nothing(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 8, 60000), other = lane_of(1, 1, 3, 7000);
+	static struct flows flows;
+	struct world world;
+	int small = 32768; /* less than the slots hold; smaller ones make the kernel wait for its own timers */
+
+	world_open(&world, OPS, 2);
+	flows.n = 4;
+	flows.flow[0] = flow_open(&world, 0, 1, &lane, 100);
+	flows.flow[1] = flow_open(&world, 1, 0, &lane, 100);
+	flows.flow[2] = flow_open(&world, 0, 1, &other, 400);
+	flows.flow[3] = flow_open(&world, 1, 0, &other, 400);
+	until(&world, has_credit, flows.flow[0].tx);
+	for (int i = 0; i < 2; i++) {
+		int fd = link_of(&world, i, !i)->stream->fd;
+
+		assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
+		assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
+	}
+	until(&world, flows_step, &flows);
+	for (size_t i = 0; i < flows.n; i++)
+		flow_close(&flows.flow[i]);
+	leave(&world);
+}
+
+struct race {
+	struct flow *slow, *urgent;
+};
+
+static bool urgent_is_there(void *context)
+{
+	struct race *race = context;
+	size_t bytes;
+
+	if (OPS->rx_slot(race->urgent->rx, &bytes))
+		return true;
+	flow_receive(race->slow);
+	return false;
+}
+
+static void test_an_urgent_lane_overtakes_what_waits(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 64, 500000), urgent = lane_of(2, 0, 1, 1000);
+	struct world world;
+	struct flow slow, fast;
+	struct race race = { &slow, &fast };
+
+	urgent.call.priority = 5;
+	world_open(&world, OPS, 2);
+	slow = flow_open(&world, 0, 1, &lane, 64);
+	fast = flow_open(&world, 0, 1, &urgent, 1);
+	until(&world, has_credit, slow.tx);
+	until(&world, has_credit, fast.tx);
+	flow_send(&slow);
+	flow_send(&fast);
+	assert_int_equal(slow.sent, 64);
+	assert_false(OPS->tx_flushed(slow.tx)); /* 32 MB are more than the kernel takes */
+	until(&world, urgent_is_there, &race);
+	assert_true(slow.received < 64);
+	until(&world, flow_step, &slow);
+	until(&world, flow_step, &fast);
+	flow_close(&slow);
+	flow_close(&fast);
+	leave(&world);
+}
+
+struct lie {
+	const char *says;
+	uint16_t type;
+	uint32_t bytes, count, times;
+	bool old; /* of an earlier opening: dropped, no harm */
+};
+
+static void test_what_breaks_the_contract_is_a_loss(void **state)
+{
+	static const struct lie lies[] = {
+		{ "it sent a slice that is larger than its slot", DDL__FRAME_DATA, 101, 0, 1, false },
+		{ "it sent a slice without a credit", DDL__FRAME_DATA, 1, 0, 5, false },
+		{ "it gave credits for slices that it cannot have", DDL__FRAME_CREDIT, 0, 5, 1, false },
+		{ "it gave credits for slices that it cannot have", DDL__FRAME_CREDIT, 0, UINT32_MAX, 1, false },
+		{ "it sent a frame that has no meaning over tcp", DDL__FRAME_DOORBELL, 0, 0, 1, false },
+		{ "it announced a lane twice", DDL__FRAME_ANNOUNCE, sizeof(struct ddl__lane), 0, 1, false },
+		{ "it announced a lane in a wrong form", DDL__FRAME_ANNOUNCE, 55, 0, 1, false },
+		{ "it began the handshake anew", DDL__FRAME_PROOF, 0, 0, 1, false },
+		{ "it went on after its goodbye", DDL__FRAME_BYE, 0, 0, 2, false },
+		{ NULL, DDL__FRAME_DATA, 100, 0, 10, true },
+		{ NULL, DDL__FRAME_CREDIT, 0, 1000, 1, true },
+		{ NULL, DDL__FRAME_WITHDRAW, 0, 0, 2, true },
+	};
+
+	for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++) {
+		const struct lie *lie = &lies[i];
+		struct ddl__lane lane = lane_of(1, 0, 4, 100);
+		uint8_t body[128] = { 0 };
+		struct world world;
+		struct flow there, back;
+		struct ddl__end *rx, *tx;
+
+		world_open(&world, OPS, 2);
+		there = flow_open(&world, 0, 1, &lane, 4);
+		back = flow_open(&world, 1, 0, &lane, 2);
+		until(&world, flow_step, &there);
+		until(&world, flow_step, &back);
+		rx = ddl__table_find(&link_of(&world, 1, 0)->rx, 1, 0);
+		tx = ddl__table_find(&link_of(&world, 1, 0)->tx, 1, 0);
+		memcpy(body, &lane, sizeof(lane));
+		for (uint32_t k = 0; k < lie->times; k++) {
+			struct ddl__frame frame = { DDL__FRAME_MAGIC, lie->type, lie->bytes, 1, 0, 0, lie->count };
+			int fd = link_of(&world, 0, 1)->stream->fd;
+
+			frame.grant = (lie->type == DDL__FRAME_DATA ? rx->grant : tx->grant) + (lie->old ? 1000u : 0u);
+			assert_int_equal(send(fd, &frame, sizeof(frame), MSG_NOSIGNAL), sizeof(frame));
+			assert_int_equal(send(fd, body, lie->bytes, MSG_NOSIGNAL), lie->bytes);
+		}
+		if (lie->says) {
+			until(&world, is_lost, &world.rank[1]);
+			assert_int_equal(world.rank[1].lost[0], -EBADMSG);
+			assert_string_equal(world.rank[1].detail[0], lie->says);
+		} else {
+			there.slices = 50;
+			until(&world, flow_step, &there);
+			assert_int_equal(world.rank[1].n_lost, 0);
+		}
+		flow_close(&there);
+		flow_close(&back);
+		world_close(&world);
+	}
+}
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TRANSPORT_CASES,
+		CASE(test_the_first_address_that_is_there_is_taken),
+		CASE(test_ipv6),
+		CASE(test_sockets_that_take_little_lose_nothing),
+		CASE(test_an_urgent_lane_overtakes_what_waits),
+		CASE(test_what_breaks_the_contract_is_a_loss),
 	};
 
 	return cmocka_run_group_tests_name("tcp", tests, NULL, NULL);

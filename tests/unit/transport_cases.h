@@ -6,6 +6,7 @@
 #define DDL_TEST_TRANSPORT_CASES_H
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include "transport_pair.h"
 
@@ -559,6 +560,216 @@ static void test_a_peer_that_sends_rubbish_is_lost(void **state)
 	world_close(&world);
 }
 
+static uint64_t random_next(uint64_t *seed)
+{
+	*seed ^= *seed << 13;
+	*seed ^= *seed >> 7;
+	*seed ^= *seed << 17;
+	return *seed;
+}
+
+static size_t add_frame(uint8_t *to, struct ddl__frame frame, const void *body)
+{
+	frame.magic = DDL__FRAME_MAGIC;
+	memcpy(to, &frame, sizeof(frame));
+	memcpy(to + sizeof(frame), body, frame.bytes);
+	return sizeof(frame) + frame.bytes;
+}
+
+/* One of each kind, most of them good. */
+static size_t add_frames(uint8_t *to, const struct ddl__lane *lane, uint32_t rx_grant, uint32_t tx_grant, uint32_t fresh)
+{
+	static const uint8_t slice[100] = { 1 };
+	struct ddl__lane other = lane_of(fresh, 2, 2, 50);
+	uint32_t r = lane->request, i = lane->index;
+	size_t n = 0;
+
+	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_ANNOUNCE, sizeof(other), fresh, 2, 1, 0 }, &other);
+	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_DATA, 100, r, i, rx_grant, 0 }, slice);
+	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_DATA, 0, r, i, rx_grant, 0 }, slice);
+	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_CREDIT, 0, r, i, tx_grant, 1 }, slice);
+	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_WITHDRAW, 0, fresh, 2, 1, 0 }, slice);
+	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_DOORBELL, 0, 0, 0, 0, 0 }, slice);
+	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_ABORT, 20, 0, 0, 0, (uint32_t)-1 }, slice);
+	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_BYE, 0, 0, 0, 0, 0 }, slice);
+	return n;
+}
+
+static void test_mutated_frames_on_a_link_do_no_harm(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 4, 100);
+	uint64_t seed = 0xfeedbeef;
+	size_t refused = 0;
+	struct world world;
+	struct flow there, back;
+	struct ddl__link *link;
+
+	world_open(&world, OPS, 2);
+	there = flow_open(&world, 0, 1, &lane, 7);
+	back = flow_open(&world, 1, 0, &lane, 7);
+	until(&world, flow_step, &there);
+	until(&world, flow_step, &back);
+	link = ((struct ddl__mesh *)world.rank[1].transport)->links[0];
+	for (uint32_t round = 0; round < 5000; round++) {
+		uint8_t bytes[1024];
+		struct ddl__end *rx = ddl__table_find(&link->rx, 1, 0), *tx = ddl__table_find(&link->tx, 1, 0);
+		size_t n = add_frames(bytes, &lane, rx->grant, tx ? tx->grant : 1, 100 + round);
+		size_t skip = random_next(&seed) % 3 ? 0 : 24 + 56;
+		struct ddl__parser parser = { 0 };
+		size_t bytes_left;
+		int rc = 0;
+
+		for (uint64_t m = random_next(&seed) % 6; m; m--)
+			bytes[random_next(&seed) % n] ^= (uint8_t)(1u << random_next(&seed) % 8);
+		for (size_t at = skip; at < n && rc == 0;) {
+			size_t take = 1 + random_next(&seed) % 100, used;
+
+			take = take < n - at ? take : n - at;
+			rc = ddl__parser_feed(&parser, &ddl__link_sink, link, bytes + at, take, &used);
+			at += take;
+		}
+		assert_true(rc == 0 || rc == -EBADMSG);
+		refused += rc != 0;
+		link->heard_bye = false;
+		OPS->rx_slot(there.rx, &bytes_left); /* what landed may be looked at */
+	}
+	assert_true(refused > 100);
+	assert_int_equal(world.rank[1].n_lost, 0);
+	flow_close(&there);
+	flow_close(&back);
+	world_close(&world);
+}
+
+/* Circumstances */
+
+struct hardship {
+	struct flow *flow;
+	struct ddl__mesh *mesh; /* of the listening rank */
+	struct rlimit limit;    /* as it was */
+	bool over;
+};
+
+static bool flow_step_once_sent_away(void *context)
+{
+	struct hardship *hard = context;
+
+	if (hard->mesh->n_dropped)
+		hard->mesh->stranger_ms = DDL__MESH_STRANGER_MS;
+	return flow_step(hard->flow);
+}
+
+static void test_one_that_was_too_slow_tries_again(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 4, 100);
+	struct world world;
+	struct flow flow;
+	struct hardship hard = { .flow = &flow };
+
+	world_open(&world, OPS, 2);
+	hard.mesh = (struct ddl__mesh *)world.rank[1].transport;
+	hard.mesh->stranger_ms = 0; /* sent away at once */
+	flow = flow_open(&world, 0, 1, &lane, 10);
+	until(&world, flow_step_once_sent_away, &hard);
+	assert_true(hard.mesh->n_dropped > 0);
+	flow_close(&flow);
+	leave(&world);
+}
+
+static bool flow_step_once_out_of_descriptors(void *context)
+{
+	struct hardship *hard = context;
+
+	if (hard->mesh->listen_again_ns && !hard->over) {
+		hard->over = true;
+		setrlimit(RLIMIT_NOFILE, &hard->limit);
+	}
+	return flow_step(hard->flow);
+}
+
+static void test_running_out_of_descriptors_is_not_the_end(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 4, 100);
+	struct world world;
+	struct flow flow;
+	struct hardship hard = { .flow = &flow };
+	struct rlimit none;
+	int next;
+
+	world_open(&world, OPS, 2);
+	hard.mesh = (struct ddl__mesh *)world.rank[1].transport;
+	flow = flow_open(&world, 0, 1, &lane, 10);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &hard.limit), 0);
+	none = hard.limit;
+	next = dup(0);
+	close(next);
+	none.rlim_cur = (rlim_t)next;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	until(&world, flow_step_once_out_of_descriptors, &hard);
+	assert_true(hard.over);
+	flow_close(&flow);
+	leave(&world);
+}
+
+static void test_a_goodbye_waits_for_no_connection(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 4, 100);
+
+	for (int i = 0; i < 2; i++) { /* one that connects, one that waits */
+		struct world world;
+		struct ddl__rx *rx;
+
+		world_open(&world, OPS, 2);
+		rx = open_rx(&world.rank[i], !i, &lane);
+		OPS->rx_close(rx);
+		OPS->goodbye(world.rank[i].transport);
+		assert_true(OPS->done(world.rank[i].transport));
+		world_close(&world);
+	}
+}
+
+static void test_ranks_that_never_spoke_leave_at_once(void **state)
+{
+	struct world world;
+
+	world_open(&world, OPS, 3);
+	for (int i = 0; i < 3; i++) {
+		OPS->goodbye(world.rank[i].transport);
+		assert_true(OPS->done(world.rank[i].transport));
+	}
+	world_close(&world);
+	OPS->close(NULL);
+}
+
+static void test_malformed_addresses_are_refused(void **state)
+{
+	static const size_t sizes[] = { 0, 3, 17, DDL__ADDRESS_MAX };
+	uint8_t junk[DDL__ADDRESS_MAX];
+
+	memset(junk, 0xa5, sizeof(junk));
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		struct ddl__peer peers[3] = { { 0 }, { junk, sizes[i], "one machine" }, { 0 } };
+		struct ddl_error err = { 0 };
+		struct world world = { .n = 1 };
+
+		rank_open(&world.rank[0], OPS, 0, 3, 1000, "127.0.0.1");
+		assert_int_equal(OPS->attach(world.rank[0].transport, peers, test_secret, &err), -EBADMSG);
+		assert_non_null(strstr(err.text, "rank 1"));
+		world_close(&world);
+	}
+}
+
+static void test_ranks_without_an_address_are_not_reached(void **state)
+{
+	struct ddl__peer peers[3] = { { 0 } };
+	struct world world = { .n = 1 };
+
+	rank_open(&world.rank[0], OPS, 0, 3, 1000, "127.0.0.1");
+	assert_int_equal(OPS->attach(world.rank[0].transport, peers, test_secret, NULL), 0);
+	for (int i = -1; i < 4; i++)
+		assert_false(OPS->reaches(world.rank[0].transport, i));
+	world_close(&world);
+}
+
 /* In the child: rank 1, which receives three slices and dies without a word. Exits by itself if anything goes wrong. */
 static void die_in_the_middle(int in, int out)
 {
@@ -711,6 +922,13 @@ static void test_a_sleeping_rank_is_woken(void **state)
 	CASE(test_a_peer_without_the_secret_is_refused), \
 	CASE(test_strangers_are_sent_away_and_disturb_nobody), \
 	CASE(test_a_peer_that_sends_rubbish_is_lost), \
+	CASE(test_mutated_frames_on_a_link_do_no_harm), \
+	CASE(test_one_that_was_too_slow_tries_again), \
+	CASE(test_running_out_of_descriptors_is_not_the_end), \
+	CASE(test_a_goodbye_waits_for_no_connection), \
+	CASE(test_ranks_that_never_spoke_leave_at_once), \
+	CASE(test_malformed_addresses_are_refused), \
+	CASE(test_ranks_without_an_address_are_not_reached), \
 	CASE(test_the_death_of_a_peer_is_noticed), \
 	CASE(test_a_sleeping_rank_is_woken)
 /* clang-format on */
