@@ -175,7 +175,7 @@ static int append(uint64_t **sizes, size_t *n, size_t *room, uint64_t size, stru
 static int parse_word(char *word, uint64_t **sizes, size_t *n, size_t *room, struct ddl_error *err)
 {
 	char *dash = strchr(word, '-');
-	uint64_t first, last;
+	uint64_t first = 0, last;
 	int rc;
 
 	if (dash)

@@ -273,19 +273,16 @@ static void take_in(enum ddl_op op, struct reference *sum, size_t i, double inpu
 static void float_reference(const struct ddl__check *check, const struct shape *shape, uint64_t tensor, uint64_t first, size_t n,
 			    struct reference *sum)
 {
-	for (int rank = 0; rank < check->n_ranks; rank++) {
-		const uint64_t start = stream(check, rank, tensor);
+	uint64_t start = stream(check, 0, tensor);
 
-		for (size_t i = 0; i < n; i++) {
-			const double input = float_input(shape, bits_at(start, first + i));
-
-			if (rank > 0) {
-				take_in(check->op, sum, i, input);
-				continue;
-			}
-			sum->value[i] = input;
-			sum->magnitude[i] = fabs(input);
-		}
+	for (size_t i = 0; i < n; i++) {
+		sum->value[i] = float_input(shape, bits_at(start, first + i));
+		sum->magnitude[i] = fabs(sum->value[i]);
+	}
+	for (int rank = 1; rank < check->n_ranks; rank++) {
+		start = stream(check, rank, tensor);
+		for (size_t i = 0; i < n; i++)
+			take_in(check->op, sum, i, float_input(shape, bits_at(start, first + i)));
 	}
 	for (size_t i = 0; i < n; i++) {
 		if (check->op == DDL_AVG) {
@@ -343,16 +340,17 @@ static int compare_floats(const struct ddl__check *check, uint64_t tensor, const
 /* Sums and products modulo 2^64, of which the type's bits are the low ones; minima and maxima as the type reads them. */
 static void integer_reference(const struct ddl__check *check, uint64_t tensor, uint64_t first, size_t n, int64_t value[BLOCK])
 {
-	for (int rank = 0; rank < check->n_ranks; rank++) {
-		const uint64_t start = stream(check, rank, tensor);
+	uint64_t start = stream(check, 0, tensor);
 
+	for (size_t i = 0; i < n; i++)
+		value[i] = integer_value(check->type, integer_input(check, bits_at(start, first + i)));
+	for (int rank = 1; rank < check->n_ranks; rank++) {
+		start = stream(check, rank, tensor);
 		for (size_t i = 0; i < n; i++) {
 			const uint64_t bits = integer_input(check, bits_at(start, first + i));
 			const int64_t input = integer_value(check->type, bits);
 
-			if (rank == 0)
-				value[i] = input;
-			else if (check->op == DDL_MIN)
+			if (check->op == DDL_MIN)
 				value[i] = input < value[i] ? input : value[i];
 			else if (check->op == DDL_MAX)
 				value[i] = input > value[i] ? input : value[i];

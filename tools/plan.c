@@ -385,7 +385,7 @@ int ddl_tool_plan(int argc, char **argv)
 
 	if (!parse(argc, argv, &request, &status))
 		return status;
-	if (find(&request, &shown, &err) < 0)
+	if (find(&request, &shown, &err) != 0)
 		status = ddl__is_echo() ? DDL__EXIT_FAILED : ddl__failed(TOOL, "%s", err.text);
 	else if (!ddl__is_echo() && show(&request, shown.view, &err) < 0)
 		status = ddl__failed(TOOL, "%s", err.text);
