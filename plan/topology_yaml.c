@@ -346,7 +346,7 @@ static int open_list(struct reader *r, enum context context, const struct word *
 static int take_key(struct reader *r, const struct word *text, size_t column)
 {
 	enum context context = r->frames[r->n_frames - 1].context;
-	struct word key, value;
+	struct word key = { "", 0 }, value = { "", 0 };
 	int rc = split_key(r, text, &key, &value);
 
 	if (rc < 0)
