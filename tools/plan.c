@@ -130,6 +130,11 @@ static int parse(int argc, char **argv, struct request *request, int *status)
 			continue;
 		return 0;
 	}
+	if (optind == argc && request->asked.mode == DDL__MODE_HELP) {
+		ddl__options_help(stdout);
+		*status = DDL__EXIT_GOOD;
+		return 0;
+	}
 	if (optind == argc)
 		return 1;
 	*status = ddl__usage(TOOL, "'%.60s' is too much; nodes are given with --nodes", argv[optind]);

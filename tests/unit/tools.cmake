@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the subcommands of `ddl` are made of.
-foreach(name args filestore perf_check perf_rows perf_stats plan_view)
+# What the subcommands of `ddl` are made of, and the command itself as its users see it.
+foreach(name args filestore perf_check perf_measure perf_rows perf_stats plan_view)
   ddl_unit_test(${name} ddl_tools)
 endforeach()
+target_link_options(test_perf_measure PRIVATE -Wl,--wrap=ddl_wait)
+
+add_test(NAME unit_tools COMMAND ${PROJECT_SOURCE_DIR}/tests/fabric/runner ${CMAKE_CURRENT_SOURCE_DIR}/tools.bats)
+set_tests_properties(unit_tools PROPERTIES LABELS unit TIMEOUT 120 SKIP_RETURN_CODE 77 ENVIRONMENT DDL_BUILD=${CMAKE_BINARY_DIR})

@@ -1,0 +1,162 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What users of the `ddl` command see: forms of output, usage errors, exit statuses. Needs neither root nor Slurm.
+
+bats_require_minimum_version 1.5.0
+
+setup() {
+	ddl=$DDL_BUILD/bin/ddl
+	unset DDL_PLAN DDL_MODE PMIX_NAMESPACE PMIX_RANK "${!SLURM_@}"
+	cat >"$BATS_TEST_TMPDIR/topology.conf" <<-END
+		SwitchName=leaf1 Nodes=n[1,4,7]
+		SwitchName=leaf2 Nodes=n[2,5,8]
+		SwitchName=leaf3 Nodes=n[3,6]
+		SwitchName=spine Switches=leaf[1-3]
+	END
+	plan=("$ddl" plan --topology "$BATS_TEST_TMPDIR/topology.conf" --nodes 'n[1-8]' --tasks 2)
+}
+
+# expect_refusal STATUS TEXT COMMAND...: the command ends with that status and says one line, with that text, on standard error only.
+expect_refusal() {
+	local wanted=$1 text=$2 rc=0
+	shift 2
+	"$@" >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" </dev/null || rc=$?
+	cat "$BATS_TEST_TMPDIR/out" "$BATS_TEST_TMPDIR/err"
+	[ "$rc" = "$wanted" ]
+	[ ! -s "$BATS_TEST_TMPDIR/out" ]
+	[ "$(wc -l <"$BATS_TEST_TMPDIR/err")" = 1 ]
+	grep -qF -- "$text" "$BATS_TEST_TMPDIR/err"
+}
+
+# ranks N ARGUMENTS...: ddl perf with N ranks over a folder; the output of rank 0 is left in out.0. Fails if a rank fails.
+ranks() {
+	local n=$1 r rc=0 pids=()
+	shift
+	mkdir -p "$BATS_TEST_TMPDIR/store"
+	for ((r = 0; r < n; r++)); do
+		DDL_TIMEOUT=60 "$ddl" perf "$@" --store "$BATS_TEST_TMPDIR/store" --rank "$r" --ranks "$n" \
+			>"$BATS_TEST_TMPDIR/out.$r" 2>"$BATS_TEST_TMPDIR/err.$r" </dev/null &
+		pids+=($!)
+	done
+	for r in "${!pids[@]}"; do wait "${pids[r]}" || rc=$?; done
+	cat "$BATS_TEST_TMPDIR"/err.* "$BATS_TEST_TMPDIR"/out.0
+	rm -r "$BATS_TEST_TMPDIR/store"
+	return $rc
+}
+
+@test "without arguments and with help it lists its commands" {
+	run -0 "$ddl"
+	for command in info perf plan run; do grep -qE "^  $command " <<<"$output"; done
+	[ "$("$ddl" help)" = "$output" ]
+	[[ "$("$ddl" --version)" =~ ^ddl\ [0-9]+\.[0-9]+\.[0-9]+$ ]]
+	for command in info perf plan; do "$ddl" help $command | grep -q "^Usage: ddl $command"; done
+}
+
+@test "wrong usage is one sentence and status 2" {
+	expect_refusal 2 "there is no command 'bogus'" "$ddl" bogus
+	expect_refusal 2 "there is no command 'bogus'" "$ddl" help bogus
+	expect_refusal 2 "'--bogus' does not exist" "$ddl" info --bogus
+	expect_refusal 2 "'--sizes' needs a value" "$ddl" perf allreduce --sizes
+	expect_refusal 2 "name one collective" "$ddl" perf
+	expect_refusal 2 "collective 'gossip' does not exist; there are allreduce, broadcast, barrier" "$ddl" perf gossip
+	expect_refusal 2 "type 'f8' does not exist" "$ddl" perf allreduce --type f8
+	expect_refusal 2 "'12Q' is not a size" "$ddl" perf allreduce --sizes 8,12Q
+	expect_refusal 2 "size 7 is no multiple of an element's 4 bytes" "$ddl" perf allreduce --sizes 7
+	expect_refusal 2 "go together" "$ddl" perf allreduce --rank 0
+	expect_refusal 2 "rank 3 of 3 ranks does not exist" "$ddl" perf allreduce --store / --rank 3 --ranks 3
+	expect_refusal 2 "root 5 does not exist" "$ddl" perf broadcast --root 5
+	expect_refusal 2 "cannot be opened" "$ddl" perf allreduce --sizes-file /nonexistent
+	expect_refusal 2 "'ring' is too much" "$ddl" plan ring
+	expect_refusal 2 'the mode "bogus" is not known' "$ddl" plan --ddl bogus
+	expect_refusal 2 "distribution 'odd' does not exist" "$ddl" plan --distribution odd
+}
+
+@test "what cannot be done is one sentence and status 1" {
+	expect_refusal 1 "there is no plan here" "$ddl" plan
+	expect_refusal 1 "/nonexistent" "$ddl" plan --topology /nonexistent
+	expect_refusal 1 "the bracket is not closed" "$ddl" plan --nodes 'n[1-'
+	expect_refusal 1 "named twice" "$ddl" plan --nodes n1,n1
+	expect_refusal 1 "3 numbers where 4 belong" "$ddl" plan --nodes 'n[1-4]' --tasks '2(x3)'
+	expect_refusal 1 "plan text" env DDL_PLAN=9\;x "$ddl" plan
+	expect_refusal 1 "make an empty folder" "$ddl" perf allreduce --store /nonexistent --rank 0 --ranks 1
+	expect_refusal 1 'no transport "pigeon"' "$ddl" perf allreduce --transports pigeon
+}
+
+@test "a full disk is not taken for success" {
+	run -1 sh -c '"$1" info >/dev/full' sh "$ddl"
+	run -1 sh -c '"$1" plan --nodes n1 --json >/dev/full' sh "$ddl"
+}
+
+@test "info shows every table, and the same facts as JSON" {
+	run -0 "$ddl" info
+	for word in Transports Kernels Algorithms Modes Keys "Wire types" Slurm "Node "; do grep -q "^$word" <<<"$output"; done
+	"$ddl" info --json | python3 -c '
+import json, sys
+info = json.load(sys.stdin)
+assert {"shm", "tcp"} <= {t["name"] for t in info["transports"]}
+assert any(k["name"] == "generic" and k["usable"] for k in info["kernels"])
+assert {"all-reduce", "broadcast", "barrier"} <= {a["collective"] for a in info["algorithms"]}
+assert any(i["loopback"] for i in info["node"]["interfaces"])
+assert info["node"]["cpus"] >= 1'
+}
+
+@test "a plan ahead of its job shows ring, crossings and all forms" {
+	run -0 "${plan[@]}"
+	grep -qx "ring 0: 0 1 6 7 12 13 2 3 8 9 14 15 4 5 10 11" <<<"$output"
+	grep -qE "^leaf1 - spine +1/1 +3/3$" <<<"$output"
+	[ "$("${plan[@]}" --hostfile | tr '\n' ' ')" = "n1 n1 n4 n4 n7 n7 n2 n2 n5 n5 n8 n8 n3 n3 n6 n6 " ]
+	"${plan[@]}" --json | python3 -c '
+import json, sys
+plan = json.load(sys.stdin)
+assert plan["rings"] == [[0, 1, 6, 7, 12, 13, 2, 3, 8, 9, 14, 15, 4, 5, 10, 11]]
+assert [u["plan_up"] for u in plan["uplinks"]] == [1, 1, 1]
+assert [u["rank_order_up"] for u in plan["uplinks"]] == [3, 3, 2]'
+	"${plan[@]}" --svg | python3 -c 'import sys, xml.dom.minidom as m; m.parseString(sys.stdin.read())'
+	"${plan[@]}" --svg --rank-order | grep -q "3 up, 3 down"
+	if command -v dot >/dev/null; then "${plan[@]}" --dot | dot -Tsvg >/dev/null; fi
+}
+
+@test "a plan in the environment is shown, by rank 0 alone" {
+	text=$("${plan[@]}" --ddl ring,rings=2 --text)
+	[ "$(DDL_PLAN=$text "$ddl" plan --text)" = "$text" ]
+	[ -z "$(DDL_PLAN=$text PMIX_RANK=1 "$ddl" plan --text)" ]
+	DDL_PLAN=$text SLURM_STEP_NODELIST='n[1-8]' "$ddl" plan | grep -qx "ring 0: 0 1 6 7 12 13 2 3 8 9 14 15 4 5 10 11"
+	DDL_PLAN=$text SLURM_DISTRIBUTION=cyclic "$ddl" plan | grep -q "^ring 0: 0 8 3 11 "
+}
+
+@test "perf over a folder prints rows that add up, in JSON and CSV" {
+	ranks 3 allreduce --sizes 0,8,4K --type f32 --wire bf16 --check --iters 3 --warmup 1 --json
+	python3 - "$BATS_TEST_TMPDIR/out.0" <<-'END'
+		import json, sys
+		rows = [json.loads(line) for line in open(sys.argv[1])]
+		assert [r["bytes"] for r in rows] == [0, 8, 4096]
+		for r in rows:
+		    assert r["collective"] == "allreduce" and r["ranks"] == 3 and r["type"] == "f32" and r["wire"] == "bf16", r
+		    assert r["correct"] is True and r["starts"] == 6, r
+		    assert 0 < r["min_us"] <= r["median_us"] <= r["p99_us"], r
+		    assert abs(r["algbw_GBps"] - r["bytes"] / r["median_us"] / 1e3) <= 1e-6 * r["algbw_GBps"] + 1e-9, r
+		    assert abs(r["busbw_GBps"] - r["algbw_GBps"] * 4 / 3) <= 1e-6 * r["busbw_GBps"] + 1e-9, r
+	END
+	[ ! -s "$BATS_TEST_TMPDIR/out.1" ]
+	ranks 2 broadcast --root 1 --sizes 4K --check --iters 2 --csv
+	[ "$(head -1 "$BATS_TEST_TMPDIR/out.0" | cut -d, -f1-3)" = collective,ranks,bytes ]
+	grep -q '^broadcast,2,4096,1,f32,none,f32,chain,' "$BATS_TEST_TMPDIR/out.0"
+	ranks 2 barrier --iters 2 --json
+	grep -q '"correct":null' "$BATS_TEST_TMPDIR/out.0"
+}
+
+@test "perf takes a list of tensors: each size, then all at once; the progress line comes on demand" {
+	printf '# two layers\nfc.weight 1000\nfc.bias 10\nout.weight 1000\n' >"$BATS_TEST_TMPDIR/list"
+	ranks 2 allreduce --sizes-file "$BATS_TEST_TMPDIR/list" --check --iters 2 --csv --progress-line
+	[ "$(cut -d, -f3,4,17 "$BATS_TEST_TMPDIR/out.0" | tail -n +2 | tr '\n' ' ')" = "40,1,false 4000,2,false 8040,3,true " ]
+	grep -q $'\rallreduce ' "$BATS_TEST_TMPDIR/err.0"
+	ranks 2 allreduce --sizes-file "$BATS_TEST_TMPDIR/list" --total-only --iters 2 --csv
+	[ "$(wc -l <"$BATS_TEST_TMPDIR/out.0")" = 2 ]
+	[ ! -s "$BATS_TEST_TMPDIR/err.0" ]
+}
+
+@test "a folder that another run has used is refused" {
+	mkdir "$BATS_TEST_TMPDIR/used"
+	"$ddl" perf barrier --iters 1 --store "$BATS_TEST_TMPDIR/used" --rank 0 --ranks 1
+	expect_refusal 1 "could not set" "$ddl" perf barrier --store "$BATS_TEST_TMPDIR/used" --rank 0 --ranks 1
+}
