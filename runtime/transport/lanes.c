@@ -87,27 +87,32 @@ static int check_lane(const struct ddl__lane *lane)
 	return lane->slots >= 1 && lane->slots <= DDL__SLOTS_MAX && lane->slot_bytes <= DDL__SLOT_BYTES_MAX ? 0 : -EINVAL;
 }
 
-/* The link that a lane with that peer goes over, on its way up. */
-static int link_for(struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, struct ddl__link **link, struct ddl_error *err)
+/* The link that a lane with that peer goes over; NULL: *rc and err say why not. */
+static struct ddl__link *link_for(struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, int *rc, struct ddl_error *err)
 {
 	const char *name = mesh->base.ops->name;
-	struct ddl__link *found;
+	struct ddl__link *link;
 
-	if (check_lane(lane))
-		return ddl__error_set(err, -EINVAL,
-				      "%s: a lane with %u slots of %u bytes cannot be opened (1 to %u slots of at most %u).", name,
-				      lane->slots, lane->slot_bytes, DDL__SLOTS_MAX, DDL__SLOT_BYTES_MAX);
-	if (!ddl__mesh_reaches(&mesh->base, peer))
-		return ddl__error_set(err, -EINVAL, "%s: rank %d cannot be reached this way.", name, peer);
-	found = ddl__mesh_link(mesh, peer);
-	if (!found)
-		return ddl__error_memory(err);
-	if (found->state == DDL__LINK_DOWN)
-		return ddl__error_set(err, found->code, "%s: rank %d is lost: %s.", name, peer, found->detail);
-	if (found->state == DDL__LINK_LEFT || found->heard_bye || mesh->leaving)
-		return ddl__error_set(err, -ECONNRESET, "%s: rank %d and this one have said goodbye.", name, peer);
-	*link = found;
-	return 0;
+	if (check_lane(lane)) {
+		*rc = ddl__error_set(err, -EINVAL,
+				     "%s: a lane with %u slots of %u bytes cannot be opened (1 to %u slots of at most %u).", name,
+				     lane->slots, lane->slot_bytes, DDL__SLOTS_MAX, DDL__SLOT_BYTES_MAX);
+		return NULL;
+	}
+	if (!ddl__mesh_reaches(&mesh->base, peer)) {
+		*rc = ddl__error_set(err, -EINVAL, "%s: rank %d cannot be reached this way.", name, peer);
+		return NULL;
+	}
+	link = ddl__mesh_link(mesh, peer);
+	if (!link)
+		*rc = ddl__error_memory(err);
+	else if (link->state == DDL__LINK_DOWN)
+		*rc = ddl__error_set(err, link->code, "%s: rank %d is lost: %s.", name, peer, link->detail);
+	else if (link->state == DDL__LINK_LEFT || link->heard_bye || mesh->leaving)
+		*rc = ddl__error_set(err, -ECONNRESET, "%s: rank %d and this one have said goodbye.", name, peer);
+	else
+		return link;
+	return NULL;
 }
 
 /* Begins to make the connection if nobody has. May fail the link, which the engine hears through its events. */
@@ -146,10 +151,10 @@ static int announce(struct ddl__mesh_rx *rx)
 int ddl__mesh_rx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, struct ddl__mesh_rx *rx,
 		      struct ddl_error *err)
 {
-	struct ddl__link *link;
-	int rc = link_for(mesh, peer, lane, &link, err);
+	int rc = 0;
+	struct ddl__link *link = link_for(mesh, peer, lane, &rc, err);
 
-	if (rc)
+	if (!link)
 		return rc;
 	if (ddl__table_find(&link->rx, lane->request, lane->index))
 		return ddl__error_set(err, -EINVAL, "%s: lane %u of request %u from rank %d is open already.", mesh->base.ops->name,
@@ -187,11 +192,11 @@ static void meet(struct ddl__mesh_tx *tx, const struct ddl__lane *announced, uin
 int ddl__mesh_tx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, struct ddl__mesh_tx *tx,
 		      struct ddl_error *err)
 {
-	struct ddl__link *link;
 	struct ddl__end *offered;
-	int rc = link_for(mesh, peer, lane, &link, err);
+	int rc = 0;
+	struct ddl__link *link = link_for(mesh, peer, lane, &rc, err);
 
-	if (rc)
+	if (!link)
 		return rc;
 	if (ddl__table_find(&link->tx, lane->request, lane->index))
 		return ddl__error_set(err, -EINVAL, "%s: lane %u of request %u to rank %d is open already.", mesh->base.ops->name,

@@ -221,8 +221,8 @@ void ddl__link_close(struct ddl__link *link);               /* its stream */
 void ddl__link_read(struct ddl__link *link);
 /* For pumps: writes what waits on the stream. 0 all is written, 1 something waits. */
 int ddl__link_write(struct ddl__link *link);
-/* For pumps, at their end, when no lane has anything to send: says goodbye where that is due and writes it; closes the link when both
- * have said it. Otherwise: watches for room to write. */
+/* For pumps, at their end: says goodbye where that is due and no lane has anything to send, closes the link when both have said
+ * it, otherwise watches for room to write where something waits. */
 void ddl__link_settle(struct ddl__link *link);
 
 extern const struct ddl__frame_sink ddl__link_sink; /* what a link that is up listens to; context: the link */

@@ -2,12 +2,12 @@
 /*
  * shm.c - lanes through memory that two processes of one machine share.
  *
- * The receiver makes a memfd for each lane: counters, sizes and slots. It goes to the sender with the announcement over an abstract unix
- * socket, which stays open and only carries control: its end is how the death of a peer is noticed. Nothing has a name in a file system,
- * so nothing is left behind, whatever happens. What a peer writes into shared memory is checked before it is used.
+ * The receiver makes a memfd for each lane: counters, sizes and slots. It goes to the sender with the announcement over an abstract
+ * unix socket, which stays open and only carries control: its end is how the death of a peer is noticed. Nothing has a name in a
+ * file system, so nothing is left behind, whatever happens. What a peer writes into shared memory is checked before it is used.
  *
- * Doorbell. Each process has a page with a flag that says that it sleeps, and an eventfd in its epoll set; both go to every peer. Who
- * publishes a slice or a credit looks at the flag afterwards, who is about to sleep sets the flag and looks for slices and
+ * Doorbell. Each process has a page with a flag that says that it sleeps, and an eventfd in its epoll set; both go to every peer.
+ * Who publishes a slice or a credit looks at the flag afterwards, who is about to sleep sets the flag and looks for slices and
  * credits afterwards. All four are sequentially consistent, so at least one of the two sees the other.
  */
 #include <errno.h>

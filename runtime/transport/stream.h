@@ -2,9 +2,9 @@
 /*
  * stream.h - frames over a connected, non-blocking stream socket (TCP or unix).
  *
- * Control frames are copied into a buffer that grows in set-up calls only. One data frame at a time may be in the works; its body is
- * written straight from where it lies. Frames go out whole: a data frame that has begun is finished first, otherwise control goes
- * first. What comes in is handed to a sink; the body of a data frame is received straight into its place, together with the
+ * Control frames are copied into a buffer that grows in set-up calls only. One data frame at a time may be in the works; its body
+ * is written straight from where it lies. Frames go out whole: a data frame that has begun is finished first, otherwise control
+ * goes first. What comes in is handed to a sink; the body of a data frame is received straight into its place, together with the
  * beginning of what follows. Over unix sockets control frames may carry file descriptors.
  */
 #ifndef DDL_TRANSPORT_STREAM_H
@@ -60,8 +60,8 @@ bool ddl__stream_idle(const struct ddl__stream *stream); /* nothing waits to be 
 /* Writes what the socket takes. 0 all is written, 1 something waits, -ETOOMANYREFS wait a little, else a negative errno. */
 int ddl__stream_write(struct ddl__stream *stream);
 
-/* Hands what came to the sink until there is no more for now (bounded: a busy peer does not keep us here). 0 good; 1 the sink stopped it:
- * call again, frames may be left in the buffer; -ECONNRESET at the end of the stream; else a negative errno. */
+/* Hands what came to the sink until there is no more for now (bounded: a busy peer does not keep us here). 0 good; 1 the sink
+ * stopped it: call again, frames may be left in the buffer; -ECONNRESET at the end of the stream; else a negative errno. */
 int ddl__stream_read(struct ddl__stream *stream, const struct ddl__frame_sink *sink, void *context);
 int ddl__stream_take_fd(struct ddl__stream *stream); /* next descriptor that came, owned by the caller; -1 none */
 

@@ -120,45 +120,51 @@ static int listen_at(const char *text, int *fd)
 	return 0;
 }
 
-static void own_address(int fd, struct tcp_address *own)
+static int own_address(int fd, struct tcp_address *own)
 {
-	struct sockaddr_storage address = { 0 };
-	socklen_t size = sizeof(address);
+	union {
+		struct sockaddr any;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} name;
+	socklen_t size = sizeof(name);
 
 	memset(own, 0, sizeof(*own));
-	getsockname(fd, (struct sockaddr *)&address, &size);
-	if (address.ss_family == AF_INET6) {
-		const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&address;
-
+	memset(&name, 0, sizeof(name));
+	if (getsockname(fd, &name.any, &size))
+		return -errno;
+	if (name.any.sa_family == AF_INET6) {
 		own->family = 6;
-		own->port = ntohs(in6->sin6_port);
-		memcpy(own->host, &in6->sin6_addr, sizeof(in6->sin6_addr));
+		own->port = ntohs(name.in6.sin6_port);
+		memcpy(own->host, &name.in6.sin6_addr, sizeof(name.in6.sin6_addr));
 	} else {
-		const struct sockaddr_in *in = (const struct sockaddr_in *)&address;
-
 		own->family = 4;
-		own->port = ntohs(in->sin_port);
-		memcpy(own->host, &in->sin_addr, sizeof(in->sin_addr));
+		own->port = ntohs(name.in.sin_port);
+		memcpy(own->host, &name.in.sin_addr, sizeof(name.in.sin_addr));
 	}
+	return 0;
 }
 
 static int tcp_listen(struct ddl__mesh *mesh, const struct ddl__transport_config *config, int *fd, void *own, size_t *size,
 		      struct ddl_error *err)
 {
 	struct tcp_address address;
+	int made = -1;
 	int rc = -ENOENT;
 
-	for (size_t i = 0; i < config->n_addresses; i++) {
-		rc = listen_at(config->addresses[i], fd);
-		if (rc == 0)
-			break;
-	}
 	if (config->n_addresses == 0)
 		return ddl__error_set(err, rc, "tcp: this node has no address to listen at; name its interface.");
+	for (size_t i = 0; rc && i < config->n_addresses; i++)
+		rc = listen_at(config->addresses[i], &made);
+	if (rc == 0) {
+		rc = own_address(made, &address);
+		if (rc)
+			close(made);
+	}
 	if (rc)
 		return ddl__error_set(err, rc, "tcp: cannot listen at %s%s: %s.", config->addresses[0],
 				      config->n_addresses > 1 ? " nor at the other addresses" : "", strerror(-rc));
-	own_address(*fd, &address);
+	*fd = made;
 	memcpy(own, &address, sizeof(address));
 	*size = sizeof(address);
 	return 0;

@@ -3,7 +3,7 @@
 #include "transport.h"
 
 #define OPS (&ddl__transport_shm)
-#include "transport_cases.h"
+#include "transport_faults.h"
 
 #include <sys/mman.h>
 #include <sys/un.h>
@@ -175,6 +175,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TRANSPORT_CASES,
+		TRANSPORT_FAULTS,
 		CASE(test_only_ranks_of_one_machine_are_reached),
 		CASE(test_lies_in_shared_memory_are_a_loss),
 		CASE(test_memory_that_may_shrink_or_is_none_is_refused),

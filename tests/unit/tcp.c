@@ -3,7 +3,7 @@
 #include "transport.h"
 
 #define OPS (&ddl__transport_tcp)
-#include "transport_cases.h"
+#include "transport_faults.h"
 
 static int open_at(struct rank *rank, const char *const *addresses, size_t n, struct ddl_error *err)
 {
@@ -203,6 +203,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TRANSPORT_CASES,
+		TRANSPORT_FAULTS,
 		CASE(test_the_first_address_that_is_there_is_taken),
 		CASE(test_ipv6),
 		CASE(test_sockets_that_take_little_lose_nothing),

@@ -317,6 +317,8 @@ static bool flow_step(void *context)
 
 /* Descriptors */
 
+#define CASE(test) cmocka_unit_test_setup_teardown(test, note_fds, same_fds)
+
 static size_t count_fds(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
