@@ -3,12 +3,8 @@
  * settings.c - reads plugstack.conf's arguments and the option's text. One table of arguments.
  */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <slurm/slurm.h>
-#include <slurm/spank.h>
 
 #include "error.h"
 #include "settings.h"
@@ -137,20 +133,4 @@ int ddl__spank_settings_say(struct ddl__spank_settings *settings, const char *te
 	if (rc == 0)
 		settings->said = 1;
 	return rc;
-}
-
-void ddl__spank_log(const struct ddl__spank_settings *settings, enum ddl__spank_level level, const char *fmt, ...)
-{
-	char line[1024];
-	va_list args;
-
-	if (level > settings->level)
-		return;
-	va_start(args, fmt);
-	vsnprintf(line, sizeof(line), fmt, args);
-	va_end(args);
-	if (level == DDL__SPANK_ERROR)
-		slurm_error("ddl: %s", line);
-	else
-		slurm_info("ddl: %s", line);
 }

@@ -15,6 +15,7 @@
 /* Everything else is hidden, by the compiler's default and by the version script. */
 #pragma GCC visibility push(default)
 /* Declares plugin_name, plugin_type and plugin_version: loaded by this release of Slurm only. */
+/* cppcheck-suppress unknownMacro */
 SPANK_PLUGIN(ddl, 1)
 int slurm_spank_init(spank_t spank, int argc, char **argv);
 int slurm_spank_local_user_init(spank_t spank, int argc, char **argv);

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154 # out, err: run_apart
 # safety.bats - whatever is missing or broken, the job runs, no node is drained, and the log has one line about it. Everything is tried with
 # `optional` and with `required`, where an error of the plugin would drain the node.
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154 # out, err: run_apart
 # spank.bats - what users see of the plugin: --ddl on every command, and the plan in their tasks' environment.
 
 load helpers

@@ -1,11 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154 # out, err: run_apart
 # topologies.bats - clusters with other knowledge of their switches: none, blocks, thousands of nodes, and private data.
 
 load helpers
 
 setup() {
-	PREFIX_OF_TESTS=ddltt
+	export PREFIX_OF_TESTS=ddltt
 }
 
 teardown() {

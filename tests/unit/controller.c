@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * controller.c - the time limit around the one RPC: with a slurmctld that answers, refuses, or answers when nobody waits any more. The
- * RPC is the test's own and waits for the test, so nothing here depends on the clock.
+ * controller.c - the time limit around the one RPC: with a slurmctld that answers, refuses, or answers when nobody waits any
+ * more. The RPC is the test's own and waits for the test, so nothing here depends on the clock.
  */
 #include <setjmp.h>
 #include <stdarg.h>
