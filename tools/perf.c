@@ -110,7 +110,6 @@ static int measure(struct run *run)
 		.options = &run->options,
 		.n_ranks = ddl_comm_size(run->comm),
 		.n_nodes = run->comm->plan->n_nodes,
-		.listed = run->options.n_tensors > 0,
 		.work = ddl__perf_work(&run->options, run->rows, run->n_rows),
 	};
 	if (ddl__perf_create(&setting, &perf, &err) < 0)

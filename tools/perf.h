@@ -67,6 +67,7 @@ struct ddl__perf_row {
 	size_t alike;                           /* with a list: tensors of this size in it; all of them in the total row; else 1 */
 	const struct ddl__perf_tensor *tensors; /* borrowed */
 	uint64_t bytes;                         /* of all of them */
+	bool whole;                             /* the row of all tensors of a list */
 };
 
 struct ddl__perf_result {
@@ -114,7 +115,6 @@ struct ddl__perf_output {
 	int n_ranks;      /* of the communicator */
 	size_t n_nodes;   /* of its plan */
 	bool all_correct; /* no row was wrong */
-	bool listed;      /* rows are of a list of tensors */
 	double work;      /* of all rows: see ddl__perf_work() */
 	double done;      /* of them, done */
 	double started;   /* seconds on the monotonic clock */

@@ -91,12 +91,6 @@ static const char *word(int correct, const char *yes, const char *no, const char
 	return correct < 0 ? unchecked : correct ? yes : no;
 }
 
-/* The row of a whole list is told from those of single sizes. */
-static bool is_total(const struct ddl__perf_output *output, const struct ddl__perf_row *row)
-{
-	return output->listed && row->n > 0 && row->alike == output->options->n_tensors && row->n == row->alike;
-}
-
 static void print_table_row(const struct ddl__perf_output *output, const struct ddl__perf_row *row,
 			    const struct ddl__perf_result *result, double algbw, double busbw)
 {
@@ -105,7 +99,7 @@ static void print_table_row(const struct ddl__perf_output *output, const struct 
 	ddl__bytes_format(row->bytes, size, sizeof(size));
 	printf("%10s  %7zu  %4s  %-13s  %5d  %11.1f  %11.1f  %11.1f  %8.3f  %8.3f  %s%s\n", is_barrier(output) ? "-" : size,
 	       row->alike, result->wire, result->algorithm, result->rings, result->median_us, result->min_us, result->p99_us, algbw,
-	       busbw, word(result->correct, "yes", "NO", "-"), is_total(output, row) ? "  all at once" : "");
+	       busbw, word(result->correct, "yes", "NO", "-"), row->whole ? "  all at once" : "");
 }
 
 static void print_json_row(const struct ddl__perf_output *output, const struct ddl__perf_row *row,
@@ -116,7 +110,7 @@ static void print_json_row(const struct ddl__perf_output *output, const struct d
 				   "type", type_name(output), "op", op_name(output), "wire", result->wire, "algorithm",
 				   result->algorithm, "rings", result->rings, "median_us", result->median_us, "min_us",
 				   result->min_us, "p99_us", result->p99_us, "algbw_GBps", algbw, "busbw_GBps", busbw, "correct",
-				   "starts", result->starts, "total", is_total(output, row));
+				   "starts", result->starts, "total", row->whole);
 
 	if (object && result->correct >= 0)
 		json_object_set_new(object, "correct", json_boolean(result->correct));
@@ -132,7 +126,7 @@ static void print_csv_row(const struct ddl__perf_output *output, const struct dd
 	printf("%s,%d,%" PRIu64 ",%zu,%s,%s,%s,%s,%d,%.3f,%.3f,%.3f,%.6f,%.6f,%s,%d,%s\n", collective_name(output), output->n_ranks,
 	       row->bytes, row->alike, type_name(output), op_name(output), result->wire, result->algorithm, result->rings,
 	       result->median_us, result->min_us, result->p99_us, algbw, busbw, word(result->correct, "true", "false", ""),
-	       result->starts, is_total(output, row) ? "true" : "false");
+	       result->starts, row->whole ? "true" : "false");
 }
 
 void ddl__perf_output_row(struct ddl__perf_output *output, const struct ddl__perf_row *row, const struct ddl__perf_result *result)
@@ -181,8 +175,7 @@ void ddl__perf_output_progress(struct ddl__perf_output *output, const struct ddl
 		snprintf(left, sizeof(left), ", %d:%02d left", seconds / 60, seconds % 60);
 	}
 	width = (size_t)snprintf(line, sizeof(line), "%s %s: %3.0f %%%s", collective_name(output),
-				 is_total(output, row) ? "all tensors" : ddl__bytes_format(row->bytes, size, sizeof(size)),
-				 share * 100, left);
+				 row->whole ? "all tensors" : ddl__bytes_format(row->bytes, size, sizeof(size)), share * 100, left);
 	fprintf(stderr, "\r%-*s", (int)output->width, line);
 	fflush(stderr);
 	output->width = width > output->width ? width : output->width;

@@ -23,7 +23,7 @@ static size_t list_rows(const struct ddl__perf_options *o, struct ddl__perf_row 
 	size_t n = 0;
 
 	for (size_t i = 0; i < o->n_tensors; i++) {
-		rows[i] = (struct ddl__perf_row){ i, 1, 1, o->tensors, o->tensors[i].count * type_size };
+		rows[i] = (struct ddl__perf_row){ i, 1, 1, o->tensors, o->tensors[i].count * type_size, false };
 		total += rows[i].bytes;
 	}
 	qsort(rows, o->n_tensors, sizeof(*rows), by_bytes);
@@ -33,7 +33,7 @@ static size_t list_rows(const struct ddl__perf_options *o, struct ddl__perf_row 
 		else
 			rows[n++] = rows[i];
 	}
-	rows[n++] = (struct ddl__perf_row){ 0, o->n_tensors, o->n_tensors, o->tensors, total };
+	rows[n++] = (struct ddl__perf_row){ 0, o->n_tensors, o->n_tensors, o->tensors, total, true };
 	return n;
 }
 
@@ -47,7 +47,7 @@ static int size_rows(const struct ddl__perf_options *o, struct ddl__perf_row *ro
 			return ddl__error_set(err, -EINVAL, "size %llu is no multiple of an element's %zu bytes",
 					      (unsigned long long)o->sizes[i], type_size);
 		tensors[i] = (struct ddl__perf_tensor){ NULL, o->sizes[i] / type_size };
-		rows[i] = (struct ddl__perf_row){ i, 1, 1, tensors, o->sizes[i] };
+		rows[i] = (struct ddl__perf_row){ i, 1, 1, tensors, o->sizes[i], false };
 	}
 	return 0;
 }

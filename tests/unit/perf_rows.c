@@ -56,6 +56,7 @@ static void resnet50_has_its_161_tensors(void **state)
 	}
 	assert_int_equal(alike, 161);
 	assert_int_equal(rows[n - 1].n, 161);
+	assert_true(rows[n - 1].whole && !rows[n - 2].whole);
 	assert_int_equal(rows[n - 1].bytes, 102228128);
 	free(rows);
 	free(made);

@@ -83,8 +83,9 @@ ranks() {
 }
 
 @test "a full disk is not taken for success" {
-	run -1 sh -c '"$1" info >/dev/full' sh "$ddl"
-	run -1 sh -c '"$1" plan --nodes n1 --json >/dev/full' sh "$ddl"
+	fill_disk() { "$@" >/dev/full; }
+	run -1 fill_disk "$ddl" info
+	run -1 fill_disk "$ddl" plan --nodes n1 --json
 }
 
 @test "info shows every table, and the same facts as JSON" {
@@ -122,6 +123,18 @@ assert [u["rank_order_up"] for u in plan["uplinks"]] == [3, 3, 2]'
 	[ -z "$(DDL_PLAN=$text PMIX_RANK=1 "$ddl" plan --text)" ]
 	DDL_PLAN=$text SLURM_STEP_NODELIST='n[1-8]' "$ddl" plan | grep -qx "ring 0: 0 1 6 7 12 13 2 3 8 9 14 15 4 5 10 11"
 	DDL_PLAN=$text SLURM_DISTRIBUTION=cyclic "$ddl" plan | grep -q "^ring 0: 0 8 3 11 "
+}
+
+@test "drawings stay well formed whatever switches are called" {
+	cat >"$BATS_TEST_TMPDIR/odd.conf" <<-END
+		SwitchName=a&b Nodes=n[1-2]
+		SwitchName=c<"d Nodes=n[3-4]
+		SwitchName=top Switches=a&b,c<"d
+	END
+	odd=("$ddl" plan --topology "$BATS_TEST_TMPDIR/odd.conf")
+	"${odd[@]}" --svg | python3 -c 'import sys, xml.dom.minidom as m; m.parseString(sys.stdin.read())'
+	"${odd[@]}" --json | grep -qF '"c<\"d"'
+	if command -v dot >/dev/null; then "${odd[@]}" --dot | dot -Tsvg >/dev/null; fi
 }
 
 @test "perf over a folder prints rows that add up, in JSON and CSV" {
