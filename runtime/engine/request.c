@@ -61,18 +61,16 @@ static int open_lane(struct ddl_request *request, uint32_t index, struct ddl_err
 	struct ddl_comm *comm = request->comm;
 	struct ddl__lane_state *state = &request->lanes[index];
 	const struct ddl__steps *steps = state->steps;
-	struct ddl__lane lane = { .request = request->id,
-				  .index = index,
-				  .slots = request->schedule->slots,
-				  .slot_bytes = (uint32_t)(request->schedule->slice_elements * request->kernels->wire_bytes),
-				  .call = request->call };
+	struct ddl__lane lane = {
+		.request = request->id, .index = steps->number, .slots = request->schedule->slots, .call = request->call
+	};
 	const int peers[] = { steps->recv_peer, steps->send_peer };
-	if (request->call.count == 0)
-		lane.slot_bytes = 0;
 	for (int end = 0; end < 2; end++) {
 		int peer = peers[end];
 		if (peer < 0)
 			continue;
+		lane.slot_bytes = (uint32_t)(ddl__steps_slice(steps, request->schedule->slice_elements, end == 1) *
+					     request->kernels->wire_bytes);
 		if (comm->via[peer] < 0)
 			return ddl__error_set(
 				err, -ENOENT,

@@ -55,8 +55,10 @@ int ddl__schedule_create(uint32_t n_lanes, struct ddl__schedule **schedule)
 		free(s);
 		return -ENOMEM;
 	}
-	for (uint32_t l = 0; l < n_lanes; l++)
+	for (uint32_t l = 0; l < n_lanes; l++) {
+		s->lanes[l].number = l;
 		s->lanes[l].recv_peer = s->lanes[l].send_peer = -1;
+	}
 	s->n_lanes = n_lanes;
 	s->slots = 1;
 	s->slice_elements = 1;
@@ -94,6 +96,30 @@ struct ddl__step *ddl__schedule_add(struct ddl__steps *lane, enum ddl__step_kind
 				    .dst = dst,
 				    .count = count };
 	return step;
+}
+
+struct ddl__steps *ddl__schedule_lane(const struct ddl__schedule *schedule, uint32_t number)
+{
+	uint32_t low = 0, high = schedule->n_lanes;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (schedule->lanes[middle].number < number)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < schedule->n_lanes && schedule->lanes[low].number == number ? &schedule->lanes[low] : NULL;
+}
+
+uint64_t ddl__steps_slice(const struct ddl__steps *lane, uint64_t slice_elements, bool sent)
+{
+	uint64_t longest = 0;
+	for (uint32_t i = 0; i < lane->n; i++) {
+		const struct ddl__step *step = &lane->steps[i];
+		if ((sent ? ddl__step_sends(step->kind) : ddl__step_receives(step->kind)) && step->count > longest)
+			longest = step->count;
+	}
+	return longest < slice_elements ? longest : slice_elements;
 }
 
 uint64_t ddl__step_slices(const struct ddl__step *step, uint64_t slice_elements)

@@ -2,8 +2,8 @@
 /*
  * schedule.h - a collective on one rank as data: lanes of steps. Builders make it, verify.c proves it, the engine runs it.
  *
- * A lane is an in-order list of steps with at most one peer that it receives from and one that it sends to. Lane l of the sender is
- * lane l of the receiver. The engine carries a step out in slices of slice_elements; a receiver holds at most `slots` slices of a
+ * A lane is an in-order list of steps with at most one peer that it receives from and one that it sends to. Lanes have a number that
+ * both ends know them by; a rank has only the lanes that it takes part in, in ascending order of their numbers. The engine carries a step out in slices of slice_elements; a receiver holds at most `slots` slices of a
  * lane, so a lane that sends more than that before it receives may wait for its peer: verify.c finds cycles of such waits.
  */
 #ifndef DDL_SCHED_SCHEDULE_H
@@ -45,7 +45,7 @@ struct ddl__step {
 	uint8_t src_buffer; /* enum ddl__buffer; of kinds that have a src */
 	uint8_t dst_buffer; /* enum ddl__buffer; of kinds that have a dst */
 	uint8_t final;      /* 1: the reduction is complete with this step: an average is divided here */
-	uint32_t wait_lane; /* lane whose step wait_step must be complete before; DDL__NO_WAIT: none */
+	uint32_t wait_lane; /* index of the lane whose step wait_step must be complete before; DDL__NO_WAIT: none */
 	uint32_t wait_step; /* index in that lane */
 	uint64_t src;       /* offset in elements */
 	uint64_t dst;       /* offset in elements */
@@ -53,6 +53,7 @@ struct ddl__step {
 };
 
 struct ddl__steps {              /* a lane */
+	uint32_t number;         /* the same at both ends; ascending within a schedule */
 	int recv_peer;           /* rank it receives from; -1 none */
 	int send_peer;           /* rank it sends to; -1 none */
 	uint32_t n;              /* steps */
@@ -77,7 +78,7 @@ struct ddl__build {                       /* what a builder is told; but for ran
 	uint32_t slice_bytes;             /* largest slice; 0: the builder's choice */
 };
 
-/* Makes an empty schedule of n_lanes lanes without steps and peers. -ENOMEM. */
+/* Makes an empty schedule of n_lanes lanes without steps and peers, numbered 0, 1, ... -ENOMEM. */
 int ddl__schedule_create(uint32_t n_lanes, struct ddl__schedule **schedule);
 void ddl__schedule_destroy(struct ddl__schedule *schedule);
 
@@ -87,6 +88,12 @@ int ddl__schedule_reserve(struct ddl__steps *lane, uint64_t n);
 /* Appends a step that waits for nothing; room must have been reserved. Returns it, so that the rest can be set. */
 struct ddl__step *ddl__schedule_add(struct ddl__steps *lane, enum ddl__step_kind kind, enum ddl__buffer src_buffer, uint64_t src,
 				    enum ddl__buffer dst_buffer, uint64_t dst, uint64_t count);
+
+/* The lane of that number; NULL: this rank does not take part in it. */
+struct ddl__steps *ddl__schedule_lane(const struct ddl__schedule *schedule, uint32_t number);
+
+/* Elements of the longest slice that a lane sends, or receives: what one end sends the other receives. */
+uint64_t ddl__steps_slice(const struct ddl__steps *lane, uint64_t slice_elements, bool sent);
 
 /* Slices of a step, at least 1. */
 uint64_t ddl__step_slices(const struct ddl__step *step, uint64_t slice_elements);

@@ -39,6 +39,8 @@ struct lane { /* state of one lane of one rank */
 	uint32_t *clock;       /* n_lanes: steps of that lane known complete (count) */
 	struct slice *queue;   /* slots: what has landed here */
 	uint32_t head, length; /* of the queue */
+	uint32_t slots;        /* of the queue */
+	struct lane *to;       /* the peer's end; NULL: does not send */
 	uint32_t *snapshots;   /* steps * n_lanes: the clock after each step */
 	uint64_t *heard_after; /* steps * words */
 };
@@ -214,7 +216,7 @@ static int take(const struct world *w, int rank, uint32_t l, const struct ddl__s
 		return slice_alloc(w, count, slice);
 	*slice = lane->queue[lane->head];
 	memset(&lane->queue[lane->head], 0, sizeof(*slice));
-	lane->head = (lane->head + 1) % w->v->schedules[rank]->slots;
+	lane->head = (lane->head + 1) % lane->slots;
 	lane->length--;
 	merge_sets(lane->heard, slice->heard, w->words);
 	return slice->count == count ? 0
@@ -245,10 +247,10 @@ static int advance(const struct world *w, int rank, uint32_t l)
 			return 0;
 		learn(w, rank, lane, step);
 	}
-	struct lane *peer = ddl__step_sends(step->kind) ? &w->ranks[steps->send_peer].lanes[l] : NULL;
+	struct lane *peer = ddl__step_sends(step->kind) ? lane->to : NULL;
 	if (ddl__step_receives(step->kind) && lane->length == 0)
 		return 0;
-	if (peer && peer->length == w->v->schedules[steps->send_peer]->slots)
+	if (peer && peer->length == peer->slots)
 		return 0;
 	uint64_t offset = lane->slice * s->slice_elements;
 	uint64_t count = step->count - offset < s->slice_elements ? step->count - offset : s->slice_elements;
@@ -260,7 +262,7 @@ static int advance(const struct world *w, int rank, uint32_t l)
 		slice_free(&slice);
 	} else {
 		memcpy(slice.heard, lane->heard, w->words * sizeof(*slice.heard));
-		peer->queue[(peer->head + peer->length++) % w->v->schedules[steps->send_peer]->slots] = slice;
+		peer->queue[(peer->head + peer->length++) % peer->slots] = slice;
 	}
 	if (rc < 0)
 		return rc;
@@ -295,10 +297,13 @@ static int check_shape(const struct world *w)
 			int to = lane->send_peer, from = lane->recv_peer;
 			if (to >= w->v->n_ranks || from >= w->v->n_ranks || to == r || from == r)
 				return ddl__error_set(w->err, -EPROTO, "rank %d lane %u: peer out of range", r, l);
-			if (to >= 0 && (l >= w->v->schedules[to]->n_lanes || w->v->schedules[to]->lanes[l].recv_peer != r))
+			const struct ddl__steps *at_to = to < 0 ? NULL : ddl__schedule_lane(w->v->schedules[to], lane->number);
+			const struct ddl__steps *at_from = from < 0 ? NULL
+								    : ddl__schedule_lane(w->v->schedules[from], lane->number);
+			if (to >= 0 && (!at_to || at_to->recv_peer != r))
 				return ddl__error_set(w->err, -EPROTO,
 						      "rank %d lane %u sends to rank %d, which does not receive from it", r, l, to);
-			if (from >= 0 && (l >= w->v->schedules[from]->n_lanes || w->v->schedules[from]->lanes[l].send_peer != r))
+			if (from >= 0 && (!at_from || at_from->send_peer != r))
 				return ddl__error_set(w->err, -EPROTO,
 						      "rank %d lane %u receives from rank %d, which does not send to it", r, l,
 						      from);
@@ -376,9 +381,10 @@ static int lane_init(const struct world *w, int rank, uint32_t l, struct lane *l
 {
 	const struct ddl__schedule *s = w->v->schedules[rank];
 	size_t steps = (size_t)s->lanes[l].n + 1;
+	lane->slots = s->slots ? s->slots : 1;
 	lane->heard = calloc(w->words, sizeof(*lane->heard));
 	lane->clock = calloc(s->n_lanes, sizeof(*lane->clock));
-	lane->queue = calloc(s->slots ? s->slots : 1, sizeof(*lane->queue));
+	lane->queue = calloc(lane->slots, sizeof(*lane->queue));
 	lane->snapshots = calloc(steps * s->n_lanes, sizeof(*lane->snapshots));
 	lane->heard_after = calloc(steps * w->words, sizeof(*lane->heard_after));
 	if (!lane->heard || !lane->clock || !lane->queue || !lane->snapshots || !lane->heard_after)
@@ -432,12 +438,25 @@ static int rank_init(const struct world *w, int rank)
 	return rc;
 }
 
+/* Each lane that sends learns where its slices land. */
+static void connect_lanes(const struct world *w)
+{
+	for (int r = 0; r < w->v->n_ranks; r++)
+		for (uint32_t l = 0; l < w->v->schedules[r]->n_lanes; l++) {
+			const struct ddl__steps *steps = &w->v->schedules[r]->lanes[l];
+			const struct ddl__schedule *at = steps->send_peer < 0 ? NULL : w->v->schedules[steps->send_peer];
+			if (at)
+				w->ranks[r].lanes[l].to =
+					&w->ranks[steps->send_peer].lanes[ddl__schedule_lane(at, steps->number) - at->lanes];
+		}
+}
+
 static void rank_fini(const struct world *w, int rank)
 {
 	struct rank *r = &w->ranks[rank];
 	for (uint32_t l = 0; r->lanes && l < w->v->schedules[rank]->n_lanes; l++) {
 		struct lane *lane = &r->lanes[l];
-		for (uint32_t q = 0; lane->queue && q < w->v->schedules[rank]->slots; q++)
+		for (uint32_t q = 0; lane->queue && q < lane->slots; q++)
 			slice_free(&lane->queue[q]);
 		free(lane->heard);
 		free(lane->clock);
@@ -470,6 +489,8 @@ int ddl__verify(const struct ddl__verify *verify, struct ddl_error *err)
 		if (rc < 0)
 			ddl__error_set(err, rc, "out of memory");
 	}
+	if (rc == 0)
+		connect_lanes(&w);
 	rc = rc ? rc : run(&w);
 	rc = rc ? rc : check_ended(&w);
 	rc = rc ? rc : check_result(&w);
