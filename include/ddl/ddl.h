@@ -38,6 +38,10 @@
 extern "C" {
 #endif
 
+#ifdef __GNUC__
+#pragma GCC visibility push(default) /* the library is built with everything hidden but this */
+#endif
+
 struct ddl_comm;
 struct ddl_request;
 
@@ -243,6 +247,10 @@ int ddl_request_free(struct ddl_request *request);
 int ddl_allreduce(const void *send, void *recv, size_t count, enum ddl_type type, enum ddl_op op, struct ddl_comm *comm);
 int ddl_broadcast(void *buffer, size_t count, enum ddl_type type, int root, struct ddl_comm *comm);
 int ddl_barrier(struct ddl_comm *comm);
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 
 #ifdef __cplusplus
 }
