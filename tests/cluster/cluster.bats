@@ -18,9 +18,9 @@ cluster_of() {
 	cluster_of ddlta up
 	eval "$(cluster_of ddlta env)"
 	run scontrol show topology
-	[[ $output == *"SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n1,n4,n7"* ]]
-	[[ $output == *"SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n2,n5,n8"* ]]
-	[[ $output == *"SwitchName=leaf3 Level=0 LinkSpeed=1 Nodes=n3,n6"* ]]
+	grep -E '^SwitchName=leaf1 .*Nodes=(n1,n4,n7|n\[1,4,7\])$' <<<"$output"
+	grep -E '^SwitchName=leaf2 .*Nodes=(n2,n5,n8|n\[2,5,8\])$' <<<"$output"
+	grep -E '^SwitchName=leaf3 .*Nodes=(n3,n6|n\[3,6\])$' <<<"$output"
 	[ "$(sinfo -h -N -t idle -o %N | wc -l)" = 8 ]
 	[ "$(cluster_of ddlta exec n5 hostname)" = n5 ]
 }

@@ -58,6 +58,11 @@ field() {
 	tr ';' '\n' <<<"$1" | sed -n "s/^$2=//p"
 }
 
+# nodes_of TREE: the nodes in a plan's tree, sorted; nodes_of HOSTLIST does as well
+nodes_of() {
+	scontrol show hostnames "$(sed 's/[A-Za-z0-9]*(//g; s/)//g' <<<"$1")" | sort | xargs
+}
+
 # script NAME: a batch script from stdin; prints its path
 script() {
 	{
