@@ -44,7 +44,7 @@ static void remove_tree(const char *path)
 static void janitor_main(int fd, const char *folder)
 {
 	static const int ignored[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGPIPE, SIGALRM };
-	pid_t alive[DDL__RUN_MAX];
+	pid_t alive[DDL__RUN_MAX] = { 0 };
 	struct message message;
 	size_t n = 0, i;
 	ssize_t got;

@@ -201,7 +201,7 @@ int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **co
 	rc = rc ? rc : ddl__boot_open(options, settings.timeout_ms, &boot, err);
 	rc = rc ? rc : ddl__facts_gather("", boot->host, facts, err);
 	rc = rc ? rc : choose_addresses(facts, settings.interfaces, addresses, &n_addresses, err);
-	if (rc < 0)
+	if (rc)
 		goto done;
 	c = comm_new(boot->rank, boot->size, settings.timeout_ms, err);
 	if (!c) {

@@ -125,7 +125,7 @@ int ddl__exchange(struct ddl__boot *boot, const struct ddl__settings *settings, 
 		rc = publish_job(boot, settings, err);
 	rc = rc ? rc : boot->ops->fence(boot, err);
 	rc = rc ? rc : boot->ops->get(boot, 0, "ddl.job", &job, &job_size, err);
-	if (rc < 0)
+	if (rc)
 		goto fini;
 	if (ddl__blob_find(job, job_size, "secret", &secret, &secret_size) < 0 || secret_size != DDL__SECRET_SIZE ||
 	    ddl__blob_find(job, job_size, "options", &options, &options_size) < 0 || options_size != sizeof(struct ddl__options)) {
