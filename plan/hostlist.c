@@ -197,7 +197,8 @@ static int pack(struct expansion *x, char ***names, size_t *n)
 	if (!result)
 		return ddl__error_memory(x->err);
 	at = (char *)(result + x->n);
-	memcpy(at, x->bytes, x->used);
+	if (x->bytes)
+		memcpy(at, x->bytes, x->used);
 	for (i = 0; i < x->n; i++) {
 		result[i] = at;
 		at += strlen(at) + 1;

@@ -2,8 +2,8 @@
 /*
  * plan.c - makes plans: cuts the nodes of a job out of a larger tree.
  *
- * The cut copies what is wanted, hangs nodes that the tree does not have below the root, and then drops every switch with a single child,
- * so that two sources that know the same tree in different detail give the same plan. All of it is O(n log n).
+ * The cut copies what is wanted, hangs nodes that the tree does not have below the root, and then drops every switch with a
+ * single child, so that two sources that know the same tree in different detail give the same plan. All of it is O(n log n).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -170,9 +170,9 @@ static int cut_complete(const struct cut *cut)
 }
 
 /*
- * The wanted part of a tree (NULL: nothing is known). sort: children by name, once single switches are gone, so that names decide that
- * are still there. A root that only holds several tops together goes before the rest is added, so that it does not matter whether the
- * source knew of the other tops.
+ * The wanted part of a tree (NULL: nothing is known). sort: children by name, once single switches are gone, so that names
+ * decide that are still there. A root that only holds several tops together goes before the rest is added, so that it does not
+ * matter whether the source knew of the other tops.
  */
 static int cut_tree(struct cut *cut, const struct ddl__vertex *tree, int sort, struct ddl__vertex **root)
 {

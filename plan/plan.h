@@ -61,9 +61,9 @@ struct ddl__plan_request {                    /* what a plan is made of */
 int ddl__plan_create(const struct ddl__plan_request *request, struct ddl__plan **plan, struct ddl_error *err);
 
 /*
- * A plan for other nodes of the same tree: exactly the n nodes named stay, with these tasks (NULL: not known), in the order of the
- * plan; those that the plan does not have hang below the root, last, in natural order; switches with a single child are dropped.
- * Job, source, options, rails and link speeds are those of plan, which is not changed. No O(n^2): for 10,000 nodes.
+ * A plan for other nodes of the same tree: exactly the n nodes named stay, with these tasks (NULL: not known), in the order of
+ * the plan; those that the plan does not have hang below the root, last, in natural order; switches with a single child are
+ * dropped. Job, source, options, rails and link speeds are those of plan, which is not changed. No O(n^2): for 10,000 nodes.
  * Returns 0; -EINVAL (no node, a name twice or with reserved characters); -ENOMEM. *result is freed with ddl__plan_destroy().
  */
 int ddl__plan_restrict(const struct ddl__plan *plan, const char *const *names, const uint32_t *tasks, size_t n,

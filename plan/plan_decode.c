@@ -2,8 +2,8 @@
 /*
  * plan_decode.c - reads a plan's text (doc/plan_format.md). The text comes from outside: nothing in it is trusted.
  *
- * First the fields are found, so that their order does not matter; then the tree is read, which tells how many numbers the other fields
- * must have. Depth, names and vertices are bounded while they are read. Every refusal tells the byte.
+ * First the fields are found, so that their order does not matter; then the tree is read, which tells how many numbers the
+ * other fields must have. Depth, names and vertices are bounded while they are read. Every refusal tells the byte.
  */
 #include <errno.h>
 #include <stdlib.h>

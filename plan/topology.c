@@ -88,7 +88,7 @@ static const char *first_word(const char *text)
 
 static int read_any(const struct ddl__text *text, struct ddl__topology **topology, struct ddl_error *err)
 {
-	const char *first = first_word(text->bytes);
+	const char *first = first_word(text->bytes ? text->bytes : "");
 
 	if (*first == '-')
 		return ddl__topology_read_yaml(text->bytes, text->used, NULL, topology, err);

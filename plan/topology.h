@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * topology.h - the switch tree of a whole cluster (or of what is known of it), read from any of the forms in which Slurm tells it.
+ * topology.h - the switch tree of a whole cluster (or of what is known of it), read from any of the forms in which Slurm tells
+ * it.
  *
  * Readers are pure: text in, tree out. A topology may hold more nodes than a job; plan.h cuts the job's tree out of it.
  */
@@ -28,7 +29,8 @@ struct ddl__node_address {   /* what one node knows of itself: SLURM_TOPOLOGY_AD
  *   conf        topology.conf (tree or block)
  *   yaml        topology.yaml (25.05 and later): the topology named `name` (-ENOENT if there is none), NULL: the one marked
  *               cluster_default, else the first
- *   addresses   what the nodes know of themselves; nodes without an address are left out: ddl__plan_create() hangs them below the root
+ *   addresses   what the nodes know of themselves; nodes without an address are left out: ddl__plan_create() hangs them below
+ *               the root
  *   file        a file that holds any of the first three, told apart by its contents; -ENOENT and the like if unreadable
  */
 int ddl__topology_read_controller(const char *text, size_t length, struct ddl__topology **topology, struct ddl_error *err);

@@ -4,9 +4,9 @@
  *
  *     core[1-2].agg1.leaf2.n3    switch.switch.switch.node         b2.n3    block.node         n1    node
  *
- * Nodes of one leaf switch have the same words in front of their names, so each such prefix is read once. Where a level has several
- * switches, all of them get the first switch of the next level as a child, and the first gets all of them: that is enough for the builder
- * to join them, and grows with the sum of the switches, not with their product.
+ * Nodes of one leaf switch have the same words in front of their names, so each such prefix is read once. Where a level has
+ * several switches, all of them get the first switch of the next level as a child, and the first gets all of them: that is
+ * enough for the builder to join them, and grows with the sum of the switches, not with their product.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 /*
  * topology_build.c - from descriptions of switches, in any order, to one tree.
  *
- * Real fabrics are no trees: every leaf switch hangs below several spines, a node may hang below one leaf switch per rail. Switches that
- * share a child are joined (union-find) until every child has one parent; a joined vertex bears the host list of its members. Joining goes up one
- * level a pass, so the passes are bounded by the depth that is allowed.
+ * Real fabrics are no trees: every leaf switch hangs below several spines, a node may hang below one leaf switch per rail.
+ * Switches that share a child are joined (union-find) until every child has one parent; a joined vertex bears the host list of
+ * its members. Joining goes up one level a pass, so the passes are bounded by the depth that is allowed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -182,8 +182,8 @@ static size_t find(struct ddl__builder *builder, size_t id)
 }
 
 /*
- * One pass: joins the parents of every child that has several. above_node: per node, its parent. Returns how many were joined. The lower number
- * stands for the others; which one does not matter, since names are sorted later.
+ * One pass: joins the parents of every child that has several. above_node: per node, its parent. Returns how many were joined.
+ * The lower number stands for the others; which one does not matter, since names are sorted later.
  */
 static size_t join_pass(struct ddl__builder *builder, size_t *above_node)
 {
@@ -428,7 +428,7 @@ int ddl__builder_finish(struct ddl__builder *builder, const char *kind, struct d
 	if (builder->nodes.n + builder->switches.n > DDL__VERTICES_MAX)
 		return ddl__error_set(err, -EBADMSG, "the topology has %zu switches and nodes; at most %u are possible",
 				      builder->nodes.n + builder->switches.n, DDL__VERTICES_MAX);
-	above_node = malloc((builder->nodes.n ? builder->nodes.n : 1) * sizeof(*above_node));
+	above_node = calloc(builder->nodes.n ? builder->nodes.n : 1, sizeof(*above_node));
 	if (!above_node)
 		return ddl__error_memory(err);
 	rc = join(builder, above_node, err);

@@ -2,8 +2,8 @@
 /*
  * topology_build.h - what all readers of topologies share: they describe switches, one call makes the tree. Inside of plan/ only.
  *
- * A description says what a line of Slurm says: a switch (or block), its child switches and its nodes as host lists. They may come in any
- * order, and one switch may be described several times where the reader allows it (addresses of nodes do so).
+ * A description says what a line of Slurm says: a switch (or block), its child switches and its nodes as host lists. They may
+ * come in any order, and one switch may be described several times where the reader allows it (addresses of nodes do so).
  */
 #ifndef DDL_PLAN_TOPOLOGY_BUILD_H
 #define DDL_PLAN_TOPOLOGY_BUILD_H
@@ -26,8 +26,9 @@ struct ddl__builder *ddl__builder_create(void);
 void ddl__builder_destroy(struct ddl__builder *builder);
 
 /*
- * A switch: *id is its number from then on. line: where it stands, for sentences. again: whether it may have been described before (then
- * that number is given). Returns 0; -EBADMSG (described twice, or a name that is empty, too long or has blanks or brackets); -ENOMEM.
+ * A switch: *id is its number from then on. line: where it stands, for sentences. again: whether it may have been described
+ * before (then that number is given). Returns 0; -EBADMSG (described twice, or a name that is empty, too long or has blanks or
+ * brackets); -ENOMEM.
  */
 int ddl__builder_switch(struct ddl__builder *builder, const char *name, size_t length, size_t line, int again, size_t *id,
 			struct ddl_error *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * topology_lines.c - reads the two forms of Slurm that consist of lines of Key=Value: what the controller prints, and topology.conf.
+ * topology_lines.c - reads the two forms of Slurm that consist of lines of Key=Value: what the controller prints, and
+ * topology.conf.
  *
  *     SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1-3]            the controller
  *     SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-6] Switches=leaf[1-2]
@@ -9,8 +10,8 @@
  *     SwitchName=leaf1 Nodes=n[1-3]  # a comment                   topology.conf
  *     BlockSizes=4,16
  *
- * They differ in this: the controller repeats the nodes of all that is below a switch, so where there are Switches=, Nodes= is not read;
- * the file has comments, continued lines and keys in any case, and each line must say what is below.
+ * They differ in this: the controller repeats the nodes of all that is below a switch, so where there are Switches=, Nodes= is
+ * not read; the file has comments, continued lines and keys in any case, and each line must say what is below.
  */
 #include <errno.h>
 #include <stdint.h>

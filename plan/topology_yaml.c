@@ -19,9 +19,9 @@
  *     - topology: none
  *       flat: true
  *
- * A line is a key with or without a value, perhaps behind a dash. A stack of frames says which mappings and lists are open and in which
- * column their keys or dashes stand. The text is read twice: first to learn which topologies there are, then to build the chosen one;
- * so a kind that is not known here does no harm in a topology that nobody chose.
+ * A line is a key with or without a value, perhaps behind a dash. A stack of frames says which mappings and lists are open and
+ * in which column their keys or dashes stand. The text is read twice: first to learn which topologies there are, then to build
+ * the chosen one; so a kind that is not known here does no harm in a topology that nobody chose.
  */
 #include <errno.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz.h - what the fuzz targets share. A target is one function; libFuzzer calls it, or smoke.c with the seeds and mutations of them.
+ * fuzz.h - what the fuzz targets share. A target is one function; libFuzzer calls it, or smoke.c with the seeds and mutations
+ * of them.
  */
 #ifndef DDL_TESTS_FUZZ_H
 #define DDL_TESTS_FUZZ_H

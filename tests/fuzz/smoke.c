@@ -4,8 +4,8 @@
  *
  *     fuzz_smoke_plan FOLDER ROUNDS
  *
- * Every input lies in memory of exactly its size, so that a sanitizer or valgrind sees a read past its end. On a crash the input is in
- * the file that FUZZ_KEEP names, if it is set.
+ * Every input lies in memory of exactly its size, so that a sanitizer or valgrind sees a read past its end. On a crash the
+ * input is in the file that FUZZ_KEEP names, if it is set.
  */
 #include <dirent.h>
 #include <string.h>
