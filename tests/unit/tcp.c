@@ -96,7 +96,7 @@ static void test_sockets_that_take_little_lose_nothing(void **state)
 }
 
 struct race {
-	struct flow *slow, *urgent;
+	struct flow *slow, *patient, *urgent;
 };
 
 static bool urgent_is_there(void *context)
@@ -107,32 +107,75 @@ static bool urgent_is_there(void *context)
 	if (OPS->rx_slot(race->urgent->rx, &bytes))
 		return true;
 	flow_receive(race->slow);
+	flow_receive(race->patient);
 	return false;
 }
 
 static void test_an_urgent_lane_overtakes_what_waits(void **state)
 {
-	struct ddl__lane lane = lane_of(1, 0, 64, 500000), urgent = lane_of(2, 0, 1, 1000);
+	struct ddl__lane lane = lane_of(1, 0, 64, 500000), urgent = lane_of(2, 0, 1, 1000), last = lane_of(3, 0, 1, 1000);
 	struct world world;
-	struct flow slow, fast;
-	struct race race = { &slow, &fast };
+	struct flow slow, patient, fast;
+	struct race race = { &slow, &patient, &fast };
 
 	urgent.call.priority = 5;
+	last.call.priority = -5;
 	world_open(&world, OPS, 2);
 	slow = flow_open(&world, 0, 1, &lane, 64);
+	patient = flow_open(&world, 0, 1, &last, 1);
 	fast = flow_open(&world, 0, 1, &urgent, 1);
+	until(&world, has_credit, patient.tx);
 	until(&world, has_credit, slow.tx);
 	until(&world, has_credit, fast.tx);
 	flow_send(&slow);
+	flow_send(&patient);
 	flow_send(&fast);
 	assert_int_equal(slow.sent, 64);
 	assert_false(OPS->tx_flushed(slow.tx)); /* 32 MB are more than the kernel takes */
 	until(&world, urgent_is_there, &race);
 	assert_true(slow.received < 64);
+	assert_int_equal(patient.received, 0);
 	until(&world, flow_step, &slow);
+	until(&world, flow_step, &patient);
 	until(&world, flow_step, &fast);
 	flow_close(&slow);
+	flow_close(&patient);
 	flow_close(&fast);
+	leave(&world);
+}
+
+static bool amid_a_slice(void *context)
+{
+	struct ddl__link *link = context;
+	size_t room;
+
+	return ddl__parser_room(&link->stream->parser, &room) && room == 50;
+}
+
+static void test_a_lane_closed_amid_a_slice_loses_the_rest(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 4, 100), other = lane_of(2, 0, 4, 100);
+	struct ddl__frame frame = { DDL__FRAME_MAGIC, DDL__FRAME_DATA, 100, 1, 0, 0, 0 };
+	static const uint8_t body[50];
+	struct world world;
+	struct flow flow, more;
+	int fd;
+
+	world_open(&world, OPS, 2);
+	flow = flow_open(&world, 0, 1, &lane, 4);
+	until(&world, flow_step, &flow);
+	frame.grant = ddl__table_find(&link_of(&world, 1, 0)->rx, 1, 0)->grant;
+	fd = link_of(&world, 0, 1)->stream->fd;
+	assert_int_equal(send(fd, &frame, sizeof(frame), MSG_NOSIGNAL), sizeof(frame));
+	assert_int_equal(send(fd, body, 50, MSG_NOSIGNAL), 50);
+	until(&world, amid_a_slice, link_of(&world, 1, 0));
+	OPS->rx_close(flow.rx);
+	flow.rx = NULL;
+	assert_int_equal(send(fd, body, 50, MSG_NOSIGNAL), 50);
+	more = flow_open(&world, 0, 1, &other, 4);
+	until(&world, flow_step, &more);
+	flow_close(&flow);
+	flow_close(&more);
 	leave(&world);
 }
 
@@ -208,6 +251,7 @@ int main(void)
 		CASE(test_ipv6),
 		CASE(test_sockets_that_take_little_lose_nothing),
 		CASE(test_an_urgent_lane_overtakes_what_waits),
+		CASE(test_a_lane_closed_amid_a_slice_loses_the_rest),
 		CASE(test_what_breaks_the_contract_is_a_loss),
 	};
 

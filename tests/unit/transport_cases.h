@@ -294,6 +294,27 @@ static void test_a_closed_lane_may_be_opened_again(void **state)
 	leave(&world);
 }
 
+static bool has_no_credit(void *context)
+{
+	return OPS->tx_slot(context) == NULL;
+}
+
+static void test_closing_the_receiving_end_stops_the_sender(void **state)
+{
+	struct ddl__lane lane = lane_of(3, 1, 4, 30000);
+	struct world world;
+	struct flow flow;
+
+	world_open(&world, OPS, 2);
+	flow = flow_open(&world, 0, 1, &lane, 1);
+	until(&world, has_credit, flow.tx);
+	OPS->rx_close(flow.rx);
+	flow.rx = NULL;
+	until(&world, has_no_credit, flow.tx);
+	flow_close(&flow);
+	leave(&world);
+}
+
 /* More than any socket buffer holds, with slots for all of it. */
 static void fill(struct world *world, struct flow *flow)
 {
@@ -396,6 +417,7 @@ static void test_an_abort_reaches_the_peers_with_its_text(void **state)
 struct player {
 	struct rank *rank;
 	struct flow out, in;
+	size_t total; /* slices to send */
 	size_t ahead; /* slices that this side may have sent more than it received */
 	bool failed;
 };
@@ -404,10 +426,10 @@ static bool play(struct player *player)
 {
 	flow_receive(&player->in);
 	player->out.slices = player->in.received + player->ahead;
-	if (player->out.slices > player->in.slices)
-		player->out.slices = player->in.slices;
+	if (player->out.slices > player->total)
+		player->out.slices = player->total;
 	flow_send(&player->out);
-	return player->in.received == player->in.slices && player->out.sent == player->in.slices;
+	return player->in.received == player->in.slices && player->out.sent == player->total;
 }
 
 static void *player_thread(void *context)
@@ -432,7 +454,8 @@ static void *player_thread(void *context)
 	return NULL;
 }
 
-static void test_a_sleeping_rank_is_woken(void **state)
+/* Rank i sends total[i] slices, ahead[i] of them without having received as many. */
+static void play_game(const size_t total[2], const size_t ahead[2])
 {
 	struct ddl__lane lane = lane_of(1, 0, 1, 64);
 	struct player player[2] = { 0 };
@@ -441,9 +464,12 @@ static void test_a_sleeping_rank_is_woken(void **state)
 
 	world_open(&world, OPS, 2);
 	for (int i = 0; i < 2; i++) {
-		struct flow flow = { .ops = OPS, .lane = lane, .slices = 3000 };
+		struct flow flow = { .ops = OPS, .lane = lane };
 
-		player[i] = (struct player){ .rank = &world.rank[i], .out = flow, .in = flow, .ahead = i == 0 ? 1 : 0 };
+		player[i] = (struct player){
+			.rank = &world.rank[i], .out = flow, .in = flow, .total = total[i], .ahead = ahead[i]
+		};
+		player[i].in.slices = total[!i];
 		player[i].in.rx = open_rx(&world.rank[i], !i, &lane);
 		player[i].out.tx = open_tx(&world.rank[i], !i, &lane);
 	}
@@ -453,11 +479,25 @@ static void test_a_sleeping_rank_is_woken(void **state)
 		pthread_join(thread[i], NULL);
 	for (int i = 0; i < 2; i++) {
 		assert_false(player[i].failed);
-		assert_int_equal(player[i].in.received, 3000);
+		assert_int_equal(player[i].in.received, total[!i]);
 		flow_close(&player[i].in);
 		flow_close(&player[i].out);
 	}
 	leave(&world);
+}
+
+static void test_a_sleeping_receiver_is_woken(void **state)
+{
+	static const size_t total[2] = { 3000, 3000 }, ahead[2] = { 1, 0 }; /* to and fro */
+
+	play_game(total, ahead);
+}
+
+static void test_a_sleeping_sender_is_woken(void **state)
+{
+	static const size_t total[2] = { 3000, 0 }, ahead[2] = { 3000, 0 }; /* one way: only credits come back */
+
+	play_game(total, ahead);
 }
 
 /* clang-format off */
@@ -472,11 +512,13 @@ static void test_a_sleeping_rank_is_woken(void **state)
 	CASE(test_a_lane_of_another_shape_is_told_and_gets_no_credit), \
 	CASE(test_lanes_that_cannot_be_are_refused), \
 	CASE(test_a_closed_lane_may_be_opened_again), \
+	CASE(test_closing_the_receiving_end_stops_the_sender), \
 	CASE(test_what_was_sent_before_closing_is_delivered), \
 	CASE(test_a_goodbye_loses_nothing), \
 	CASE(test_sending_to_one_that_left_is_a_loss), \
 	CASE(test_an_abort_reaches_the_peers_with_its_text), \
-	CASE(test_a_sleeping_rank_is_woken)
+	CASE(test_a_sleeping_receiver_is_woken), \
+	CASE(test_a_sleeping_sender_is_woken)
 /* clang-format on */
 
 #endif

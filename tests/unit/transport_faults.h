@@ -120,7 +120,7 @@ static bool all_dropped(void *context)
 	return mesh->n_strangers == 0;
 }
 
-#define STRANGERS 150 /* more than there are slots */
+#define STRANGERS 240 /* a third of them, those who stay silent, are more than there are slots */
 
 static void test_strangers_are_sent_away_and_disturb_nobody(void **state)
 {
@@ -135,7 +135,7 @@ static void test_strangers_are_sent_away_and_disturb_nobody(void **state)
 
 	world_open(&world, OPS, 2);
 	mesh = (struct ddl__mesh *)world.rank[1].transport;
-	mesh->stranger_ms = 300;
+	mesh->stranger_ms = 3600000; /* they stay as long as they may */
 	for (int i = 0; i < STRANGERS; i++) {
 		fds[i] = connect_raw(&world, 1);
 		if (i % 3 == 1)
@@ -147,6 +147,10 @@ static void test_strangers_are_sent_away_and_disturb_nobody(void **state)
 	}
 	flow = flow_open(&world, 0, 1, &lane, 100);
 	until(&world, flow_step, &flow);
+	assert_true(mesh->n_strangers > 0);
+	for (size_t i = 0; i < DDL__MESH_STRANGERS; i++)
+		mesh->strangers[i].deadline_ns = 1; /* an hour later */
+	ddl__mesh_due(mesh, 1);
 	until(&world, all_dropped, mesh);
 	assert_int_equal(ddl__mesh_dropped(&mesh->base), STRANGERS);
 	for (int i = 0; i < STRANGERS; i++)
