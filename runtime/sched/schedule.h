@@ -75,6 +75,8 @@ struct ddl__build {                       /* what a builder is told; but for ran
 	uint32_t wire_bytes;              /* bytes of an element on the wire */
 	int root;                         /* of rooted collectives; else -1 */
 	uint32_t rings;                   /* rings that share the data, at least 1 */
+	const uint32_t *dims;             /* dimensions of multiring; NULL: those of the tree */
+	size_t n_dims;                    /* how many */
 	uint32_t slice_bytes;             /* largest slice; 0: the builder's choice */
 };
 
@@ -111,10 +113,12 @@ void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t
 /*
  * Builders, one algorithm a file. Each is a pure function. Returns 0; -ENOMEM; -EOPNOTSUPP (not for this count or layout).
  *   ring           all-reduce: reduce-scatter and all-gather around a ring, pipelined; `rings` rings share the data
+ *   multiring      all-reduce: reduce-scatter level by level, all-gather back, pipelined
  *   chain          broadcast: from the root along the ring order, pipelined
  *   dissemination  barrier: ceil(log2 N) rounds, round k to the rank 2^k further in ring order
  */
 int ddl__build_ring(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_multiring(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_chain(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_dissemination(const struct ddl__build *build, struct ddl__schedule **schedule);
 

@@ -12,6 +12,7 @@
 
 const struct ddl__algorithm ddl__algorithms[] = {
 	{ 1, DDL__ALLREDUCE, "ring", "reduce-scatter and all-gather around the plan's ring; bandwidth-optimal", ddl__build_ring },
+	{ 4, DDL__ALLREDUCE, "multiring", "reduce-scatter and all-gather level by level of the switch tree", ddl__build_multiring },
 	{ 2, DDL__BROADCAST, "chain", "pipelined chain from the root along the ring order", ddl__build_chain },
 	{ 3, DDL__BARRIER, "dissemination", "log2 N rounds of signals", ddl__build_dissemination },
 	{ 0, 0, NULL, NULL, NULL },

@@ -34,6 +34,14 @@ static void build_all(const struct ddl__layout *layout, const struct ddl__algori
 	}
 }
 
+static const struct ddl__algorithm *barrier(void)
+{
+	const struct ddl__algorithm *a = ddl__algorithms;
+	while (a->collective != DDL__BARRIER)
+		a++;
+	return a;
+}
+
 static void free_all(struct set *set)
 {
 	for (int r = 0; r < set->n; r++)
@@ -356,7 +364,7 @@ static void a_barrier_without_its_waits_is_rejected(void **state)
 	struct ddl_error err = { 0 };
 	assert_int_equal(random_plan(8, 8, 1, 0, &w), 0);
 	assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, 8, &layout), 0);
-	build_all(layout, &ddl__algorithms[2], 0, 1, 0, -1, &set);
+	build_all(layout, barrier(), 0, 1, 0, -1, &set);
 	for (int r = 0; r < 8; r++)
 		for (uint32_t l = 0; l < set.s[r]->n_lanes; l++)
 			set.s[r]->lanes[l].steps[0].wait_lane = DDL__NO_WAIT;
