@@ -19,7 +19,8 @@ struct ddl__run_pmix;
 
 /*
  * Starts the server of a job of n processes on this machine. host: this machine's name; folder: where it keeps its files; both are
- * copied. wake_fd: an eventfd that is written when a process calls PMIx_Abort. Returns 0; -EOPNOTSUPP (built without PMIx); -EIO with a sentence.
+ * copied. wake_fd: an eventfd that is written when a process calls PMIx_Abort. Returns 0; -EOPNOTSUPP (built without PMIx); -EIO
+ * with a sentence.
  */
 int ddl__run_pmix_open(size_t n, const char *host, const char *folder, int wake_fd, struct ddl__run_pmix **pmix,
 		       struct ddl_error *err);
@@ -54,9 +55,9 @@ struct ddl__run_process {
 };
 
 /*
- * Starts a program in a process group of its own, with the signal mask of a fresh process. It dies when this thread does. input: becomes its
- * standard input, -1: /dev/null. files: its limit of open files. Returns 0; negative errno of what failed with a sentence, for
- * example -ENOENT for a program that does not exist.
+ * Starts a program in a process group of its own, with the signal mask of a fresh process. It dies when this thread does. input:
+ * becomes its standard input, -1: /dev/null. files: its limit of open files. Returns 0; negative errno of what failed with a
+ * sentence, for example -ENOENT for a program that does not exist.
  */
 int ddl__run_spawn(char *const *argv, char *const *env, int input, uint64_t files, struct ddl__run_process *process,
 		   struct ddl_error *err);
@@ -71,8 +72,8 @@ void ddl__run_stream_destroy(struct ddl__run_stream *stream);
 int ddl__run_stream_fd(const struct ddl__run_stream *stream);
 
 /*
- * Reads what is there and hands whole lines to write (which returns 0 or a negative errno, handed on). Returns 1: more may come; 0: end, the last
- * line was written. A line longer than 64 KiB goes out in parts.
+ * Reads what is there and hands whole lines to write (which returns 0 or a negative errno, handed on). Returns 1: more may come; 0:
+ * end, the last line was written. A line longer than 64 KiB goes out in parts.
  */
 int ddl__run_stream_read(struct ddl__run_stream *stream, int (*write_all)(void *context, int fd, const char *data, size_t size),
 			 void *context);

@@ -2,8 +2,8 @@
 /*
  * run_pmix.c - the PMIx server inside `ddl run`: one node, all processes local.
  *
- * The library collects what the processes put; since nobody is elsewhere, a fence hands its data straight back. What is rare (publish, spawn,
- * groups) is not offered, as under Slurm. The library calls us from its own thread.
+ * The library collects what the processes put; since nobody is elsewhere, a fence hands its data straight back. What is rare
+ * (publish, spawn, groups) is not offered, as under Slurm. The library calls us from its own thread.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * run_spawn.c - starts processes so that none of them outlives `ddl run`, and the janitor that sees to what is left.
  *
  * Each process leads a process group of its own: signals reach its children too, and a terminal's signals reach it only through us.
- * When we die, the kernel kills the leaders (PR_SET_PDEATHSIG) and the janitor, who notices by the end of its pipe, the groups; then
- * it removes the folder. So nothing stays even after SIGKILL.
+ * When we die, the kernel kills the leaders (PR_SET_PDEATHSIG) and the janitor, who notices by the end of its pipe, the groups;
+ * then it removes the folder. So nothing stays even after SIGKILL.
  */
 #include <errno.h>
 #include <fcntl.h>

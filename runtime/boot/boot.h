@@ -17,7 +17,8 @@ struct ddl__boot;
 struct ddl__boot_ops {
 	const char *name;        /* the spelling in `ddl info` */
 	const char *description; /* one line for people */
-	/* Whether this member can serve here: 1 yes, 0 no; why (size bytes) gets a clause that says what was seen. No side effects. */
+	/* Whether this member can serve here: 1 yes, 0 no; why (size bytes) gets a clause that says what was seen. No side
+	 * effects. */
 	int (*probe)(const struct ddl_comm_options *options, char *why, size_t size);
 	int (*open)(const struct ddl_comm_options *options, int timeout_ms, struct ddl__boot **boot, struct ddl_error *err);
 	/* Publishes a copy of size bytes of this rank's under key; visible to others after fence(). */

@@ -2,7 +2,8 @@
 /*
  * pmix.c - the bootstrap over PMIx: srun --mpi=pmix, ddl run, mpirun. All that PMIx under Slurm taught us is in this file:
  *
- *  - Without a launcher PMIx_Init fails slowly and leaves PMIx_Initialized() at 1. So PMIX_NAMESPACE and PMIX_RANK are looked for first.
+ *  - Without a launcher PMIx_Init fails slowly and leaves PMIx_Initialized() at 1. So PMIX_NAMESPACE and PMIX_RANK are looked for
+ *    first.
  *  - A fence is a barrier across nodes only with PMIX_COLLECT_DATA=true and over all ranks.
  *  - PMIX_TIMEOUT is ignored. So every wait is a non-blocking call with our own deadline; a call that misses it is abandoned to
  *    its callback, which frees what it needs (struct waiter has two owners).

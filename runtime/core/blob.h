@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blob.h - what a rank publishes at start: named byte strings in one piece. {u8 name length, name, u32 size (little endian), bytes}...
+ * blob.h - what a rank publishes at start: named byte strings in one piece. {u8 name length, name, u32 size (little endian),
+ * bytes}...
  */
 #ifndef DDL_CORE_BLOB_H
 #define DDL_CORE_BLOB_H

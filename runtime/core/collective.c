@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collective.c - the public calls on requests: arguments checked, defaults filled in from the plan, requests made, started, waited for.
+ * collective.c - the public calls on requests: arguments checked, defaults filled in from the plan, requests made, started, waited
+ * for.
  *
  * The blocking calls keep their requests by what all ranks agree on (collective, count, type, operation, root), never by buffer
  * addresses: so all ranks hit or miss together, and evict the same one.

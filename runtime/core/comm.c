@@ -2,8 +2,8 @@
 /*
  * comm.c - a communicator from bootstrap to goodbye.
  *
- * create: find the ranks, gather the facts, open the transports (so that they have addresses), exchange, build the layout, attach. No
- * connection is made here: requests open the lanes that they need.
+ * create: find the ranks, gather the facts, open the transports (so that they have addresses), exchange, build the layout, attach.
+ * No connection is made here: requests open the lanes that they need.
  */
 #include "comm.h"
 

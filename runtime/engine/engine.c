@@ -2,8 +2,8 @@
 /*
  * engine.c - progress, sleeping, failure.
  *
- * Whoever waits makes progress: it takes the lock, picks up queued starts, runs the active requests in order of priority and hands out
- * the events of the epoll set; when nothing moves for spin_ns it sleeps in epoll without the lock. Before that it tells the
+ * Whoever waits makes progress: it takes the lock, picks up queued starts, runs the active requests in order of priority and hands
+ * out the events of the epoll set; when nothing moves for spin_ns it sleeps in epoll without the lock. Before that it tells the
  * transports (sleeping), looks once more, and only then sleeps: a peer that sends in between writes to a descriptor in the set.
  */
 #include "engine.h"

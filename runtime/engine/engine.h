@@ -2,9 +2,9 @@
 /*
  * engine.h - executes schedules over transports: the inside of communicators and requests.
  *
- * Locks: `lock` (the engine's) protects everything that progress touches: transports, lanes, the active list. It is never held while
- * sleeping. `queue_lock` protects the list of requests that were started and not picked up yet, so that a start never waits for
- * progress. One thread at a time sleeps in epoll for all (the poller); others that wait sleep on `changed`.
+ * Locks: `lock` (the engine's) protects everything that progress touches: transports, lanes, the active list. It is never held
+ * while sleeping. `queue_lock` protects the list of requests that were started and not picked up yet, so that a start never waits
+ * for progress. One thread at a time sleeps in epoll for all (the poller); others that wait sleep on `changed`.
  */
 #ifndef DDL_ENGINE_ENGINE_H
 #define DDL_ENGINE_ENGINE_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * trace.h - when each request was started and completed, as Chrome/Perfetto JSON, one file a rank. Bounded: the newest spans are kept.
+ * trace.h - when each request was started and completed, as Chrome/Perfetto JSON, one file a rank. Bounded: the newest spans are
+ * kept.
  */
 #ifndef DDL_ENGINE_TRACE_H
 #define DDL_ENGINE_TRACE_H

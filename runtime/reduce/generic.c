@@ -2,9 +2,9 @@
 /*
  * generic.c - the kernels in portable C: the reference for every other set.
  *
- * Each (type, wire) is described by five words: the struct's name, the element in memory M, on the wire W, the accumulator A, and how to
- * load and round both. The macros below write one function per kernel from them; there is no control flow in them that is not
- * visible here.
+ * Each (type, wire) is described by five words: the struct's name, the element in memory M, on the wire W, the accumulator A, and
+ * how to load and round both. The macros below write one function per kernel from them; there is no control flow in them that is
+ * not visible here.
  */
 #include <math.h>
 

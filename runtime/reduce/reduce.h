@@ -2,8 +2,8 @@
 /*
  * reduce.h - the kernels that touch elements: conversion between memory and wire, and reduction fused with it.
  *
- * A kernel set belongs to (operation, type, wire). float16 and bfloat16 are reduced in float32, float32 data on a bfloat16 or float16
- * wire too. Rounding is to nearest, ties to even, subnormals included; a NaN stays a (quiet) NaN. Buffers may be unaligned
+ * A kernel set belongs to (operation, type, wire). float16 and bfloat16 are reduced in float32, float32 data on a bfloat16 or
+ * float16 wire too. Rounding is to nearest, ties to even, subnormals included; a NaN stays a (quiet) NaN. Buffers may be unaligned
  * to nothing less than their element; dst may equal src, other overlap is not allowed.
  */
 #ifndef DDL_REDUCE_REDUCE_H
@@ -25,8 +25,8 @@ struct ddl__kernels {
 	void (*reduce_wire)(void *out, const void *wire, const void *src, size_t n);
 	/* dst = op(wire, src): a partial result that stays; ranks > 0: complete, as in finish */
 	void (*reduce_store)(void *dst, const void *wire, const void *src, size_t n, int ranks);
-	/* The last contribution: out = round(op(wire, src) / ranks), dst = widen(out): the owner keeps what it sends. ranks counts only
-	 * for DDL_AVG. */
+	/* The last contribution: out = round(op(wire, src) / ranks), dst = widen(out): the owner keeps what it sends. ranks counts
+	 * only for DDL_AVG. */
 	void (*finish)(void *dst, void *out, const void *wire, const void *src, size_t n, int ranks);
 };
 

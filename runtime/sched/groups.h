@@ -20,8 +20,8 @@ struct ddl__group {
 };
 
 /*
- * The plan's tree. Groups of one are left out; ring rotates the children of every group by itself, so that different rings use other
- * ranks as gates. Returns 0 or -ENOMEM.
+ * The plan's tree. Groups of one are left out; ring rotates the children of every group by itself, so that different rings use
+ * other ranks as gates. Returns 0 or -ENOMEM.
  */
 int ddl__groups_from_layout(const struct ddl__layout *layout, unsigned ring, struct ddl__group **root);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * multiring.c - all-reduce over dimensions: reduce-scatter along level 0, then level 1, ...; at the top an all-reduce of what is left;
- * then all-gather back. 2 * sum(p_i - 1) steps instead of 2(N - 1). Source: PowerAI DDL (Cho et al., 2017) and BlueConnect (Cho et
- * al., 2019), carried over to groups of unequal size.
+ * multiring.c - all-reduce over dimensions: reduce-scatter along level 0, then level 1, ...; at the top an all-reduce of what is
+ * left; then all-gather back. 2 * sum(p_i - 1) steps instead of 2(N - 1). Source: PowerAI DDL (Cho et al., 2017) and BlueConnect
+ * (Cho et al., 2019), carried over to groups of unequal size.
  *
  * Uneven groups. After its reduce-scatter a group holds a partition of the data: intervals, each owned by one member. A group of
- * groups works on the common refinement of its members' partitions: every elementary interval has exactly one owner in each of them,
- * and these owners form a ring on that interval. So the pieces of the next partition are the chunks of these rings.
+ * groups works on the common refinement of its members' partitions: every elementary interval has exactly one owner in each of
+ * them, and these owners form a ring on that interval. So the pieces of the next partition are the chunks of these rings.
  * Intervals are kept on a grid of GRID units with many divisors, so that equal shapes give equal boundaries, and are scaled to
  * elements last.
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ring.c - all-reduce around a ring: N-1 steps of reduce-scatter, N-1 of all-gather, each rank sending to its successor in the plan's
- * order. 2(N-1)/N * S bytes leave and enter every rank, the least possible (Patarasuk and Yuan, 2009), and every uplink carries
- * just that once in each direction, since the order crosses it once.
+ * ring.c - all-reduce around a ring: N-1 steps of reduce-scatter, N-1 of all-gather, each rank sending to its successor in the
+ * plan's order. 2(N-1)/N * S bytes leave and enter every rank, the least possible (Patarasuk and Yuan, 2009), and every uplink
+ * carries just that once in each direction, since the order crosses it once.
  *
  * The data is cut into parts (one a ring, a lane each), a part into pieces, a piece into N chunks. A chunk is at most half of the
  * receiver's slots, so that every rank may send its first chunk before it receives; the next piece follows without a pause.

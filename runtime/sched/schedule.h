@@ -2,9 +2,10 @@
 /*
  * schedule.h - a collective on one rank as data: lanes of steps. Builders make it, verify.c proves it, the engine runs it.
  *
- * A lane is an in-order list of steps with at most one peer that it receives from and one that it sends to. Lanes have a number that
- * both ends know them by; a rank has only the lanes that it takes part in, in ascending order of their numbers. The engine carries a step out in slices of slice_elements; a receiver holds at most `slots` slices of a
- * lane, so a lane that sends more than that before it receives may wait for its peer: verify.c finds cycles of such waits.
+ * A lane is an in-order list of steps with at most one peer that it receives from and one that it sends to. Lanes have a number
+ * that both ends know them by; a rank has only the lanes that it takes part in, in ascending order of their numbers. The engine
+ * carries a step out in slices of slice_elements; a receiver holds at most `slots` slices of a lane, so a lane that sends more than
+ * that before it receives may wait for its peer: verify.c finds cycles of such waits.
  */
 #ifndef DDL_SCHED_SCHEDULE_H
 #define DDL_SCHED_SCHEDULE_H

@@ -2,8 +2,8 @@
 /*
  * verify.c - symbolic execution of schedules.
  *
- * An element's value is the set of ranks whose contribution it holds (a bit set), or "undefined", the index that it was the input of, and
- * whether the mean was taken. Slices
+ * An element's value is the set of ranks whose contribution it holds (a bit set), or "undefined", the index that it was the input
+ * of, and whether the mean was taken. Slices
  * under way carry these values through queues of `slots` slices. Beside the values each lane has a clock: the last step of every
  * other lane that is known to be complete, learnt by waits; an element that another lane wrote or read may only be touched
  * when the clock covers that step. For barriers the message carries the set of ranks that are known to have started.

@@ -23,8 +23,8 @@ struct ddl__verify {
 
 /*
  * Returns 0 if, whatever the timing:
- *   - every element of the result holds the contribution of every rank to that element exactly once, divided once where a mean is asked for
- *     (all-reduce); the root's value (broadcast); no rank ends before all have started (barrier);
+ *   - every element of the result holds the contribution of every rank to that element exactly once, divided once where a mean is
+ *     asked for (all-reduce); the root's value (broadcast); no rank ends before all have started (barrier);
  *   - nothing is read before it is written, the input is never written, nothing is out of bounds;
  *   - steps of different lanes that touch the same element are ordered by waits;
  *   - lanes fit together: both ends name each other, send and receive the same slices, nothing is left over;

@@ -66,8 +66,8 @@ int ddl__facts_choose_interfaces(const struct ddl__facts *facts, const char *wan
 
 /*
  * The part of the facts that is told to the other ranks, as one line of key=value;... (node, address, pattern, machine, numa,
- * cores, GPUs, and the interfaces that are chosen by rule). encode: *text is freed by the caller. decode: -EBADMSG for malformed text,
- * -EPROTO for another version; unknown keys are skipped.
+ * cores, GPUs, and the interfaces that are chosen by rule). encode: *text is freed by the caller. decode: -EBADMSG for malformed
+ * text, -EPROTO for another version; unknown keys are skipped.
  */
 int ddl__facts_encode(const struct ddl__facts *facts, char **text, struct ddl_error *err);
 int ddl__facts_decode(const char *text, size_t length, struct ddl__facts *facts, struct ddl_error *err);

@@ -6,8 +6,8 @@
  *     if=eth0,10.1.0.1,25000,1500,0,u;gpu=0000:3b:00.0,0,NVIDIA H100
  *
  * Interfaces are told as far as they are chosen by rule: those that carry traffic. An interface's last field is letters: u up,
- * l loopback, v virtual. Bytes that separate, and all that are not printable ASCII, are written as %XX. Unknown keys are skipped, and so are
- * further fields of known ones.
+ * l loopback, v virtual. Bytes that separate, and all that are not printable ASCII, are written as %XX. Unknown keys are skipped,
+ * and so are further fields of known ones.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -15,7 +15,8 @@ struct ddl__cpus {                         /* a set of hardware threads */
 	uint64_t bits[DDL__CPUS_MAX / 64]; /* bit i % 64 of word i / 64: hardware thread i */
 };
 
-/* Reads the first line of root + path without its end; text is "" and the result -ENOENT where it cannot be read. path as printf. */
+/* Reads the first line of root + path without its end; text is "" and the result -ENOENT where it cannot be read. path as
+ * printf. */
 int ddl__sysfs_line(const char *root, char *text, size_t size, const char *path, ...) __attribute__((format(printf, 4, 5)));
 
 /* Reads a number, decimal or 0x; otherwise where there is none. */

@@ -58,10 +58,12 @@ struct ddl__poll_source {                                                /* epol
 };
 
 struct ddl__events { /* what a transport tells the engine; called under the engine's lock; must not call back into the transport */
-	/* A peer announced its receiving end of a lane; comes for every announcement, also for requests that are not created yet. */
+	/* A peer announced its receiving end of a lane; comes for every announcement, also for requests that are not created
+	 * yet. */
 	void (*announced)(void *context, int peer, const struct ddl__lane *lane);
-	/* A peer is gone (-ECONNRESET), could not be connected (-ECONNREFUSED, -ETIMEDOUT) or broke the protocol (-EPROTO, -EBADMSG);
-	 * detail is a clause for the error's sentence, which the engine completes with rank and node. Said once a peer. */
+	/* A peer is gone (-ECONNRESET), could not be connected (-ECONNREFUSED, -ETIMEDOUT) or broke the protocol (-EPROTO,
+	 * -EBADMSG); detail is a clause for the error's sentence, which the engine completes with rank and node. Said once a
+	 * peer. */
 	void (*lost)(void *context, int peer, int code, const char *detail);
 	/* A peer aborted the communicator and says why. */
 	void (*aborted)(void *context, int peer, int code, const char *text);
@@ -94,7 +96,8 @@ struct ddl__transport_ops {
 	int (*open)(const struct ddl__transport_config *config, struct ddl__transport **transport, struct ddl_error *err);
 	/* Writes what peers need to reach this rank, at most DDL__ADDRESS_MAX bytes. */
 	int (*address)(struct ddl__transport *transport, void *buffer, size_t *size);
-	/* Tells who the peers are: n_ranks of them, copied as needed; secret: DDL__SECRET_SIZE bytes, the same on every rank of the job. */
+	/* Tells who the peers are: n_ranks of them, copied as needed; secret: DDL__SECRET_SIZE bytes, the same on every rank of the
+	 * job. */
 	int (*attach)(struct ddl__transport *transport, const struct ddl__peer *peers, const uint8_t *secret,
 		      struct ddl_error *err);
 	/* Whether a lane with that peer can go this way. Symmetric: both sides must say the same, from the addresses alone. */
@@ -111,8 +114,9 @@ struct ddl__transport_ops {
 	bool (*tx_flushed)(const struct ddl__tx *tx); /* whether all that was sent reaches the peer without another call here */
 	const void *(*rx_slot)(struct ddl__rx *rx, size_t *bytes); /* oldest landed slice; NULL: none. Same slice until released */
 	void (*rx_release)(struct ddl__rx *rx);                    /* returns its credit */
-	/* Around sleeping in epoll: on - peers must from now on wake this rank through the epoll set when they send or return a credit;
-	 * the engine then looks at its lanes once more before it sleeps. off - they need not. NULL op allowed: descriptors wake anyway. */
+	/* Around sleeping in epoll: on - peers must from now on wake this rank through the epoll set when they send or return a
+	 * credit; the engine then looks at its lanes once more before it sleeps. off - they need not. NULL op allowed: descriptors
+	 * wake anyway. */
 	void (*sleeping)(struct ddl__transport *transport, bool on);
 	/* Tells every connected peer that the communicator is aborted; best effort, does not block. */
 	void (*abort)(struct ddl__transport *transport, int code, const char *text);

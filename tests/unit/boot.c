@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * boot.c - which bootstrap is chosen, what self and store do, and what each says when something is wrong. PMIx itself: tests/fabric/run.bats.
+ * boot.c - which bootstrap is chosen, what self and store do, and what each says when something is wrong. PMIx itself:
+ * tests/fabric/run.bats.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine over transport/loop: all ranks in this process, driven by one thread in turn (so that a seed fixes the interleaving) or by
- * a thread a rank.
+ * The engine over transport/loop: all ranks in this process, driven by one thread in turn (so that a seed fixes the interleaving)
+ * or by a thread a rank.
  */
 #include <setjmp.h>
 #include <stdarg.h>

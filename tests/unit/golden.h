@@ -18,8 +18,8 @@
 #define golden_line(name) golden_line_in(SOURCE_DIR, name)
 
 /*
- * golden_read: the whole of tests/golden/NAME below the root of the project, NUL-ended; caller frees. A file that is not there fails
- * the test. golden_line: the same without the newline at the end.
+ * golden_read: the whole of tests/golden/NAME below the root of the project, NUL-ended; caller frees. A file that is not there
+ * fails the test. golden_line: the same without the newline at the end.
  */
 static inline char *golden_read_in(const char *root, const char *name)
 {
