@@ -156,7 +156,8 @@ static int add_switch(struct decoder *d, struct ddl__vertex *parent, const char 
 	int rc = ddl__text_unescape(text, length, &name, &at);
 
 	if (rc == -EBADMSG)
-		return refuse(d, text + at, "a name of a switch needs an escape here, as in %5B for [");
+		return refuse(d, text + at,
+			      "a name of a switch needs an escape here, as in %5B for [, and has no control characters");
 	if (rc < 0)
 		return ddl__error_memory(d->err);
 	rc = add_vertex(d, parent, name, strlen(name), &vertex);
@@ -333,7 +334,8 @@ static int take_string(struct decoder *d, size_t field, char **string)
 	int rc = ddl__text_unescape(value->text ? value->text : "", value->length, string, &at);
 
 	if (rc == -EBADMSG)
-		return refuse(d, value->text + at, "this byte needs an escape, as in %20 for a blank");
+		return refuse(d, value->text + at,
+			      "this byte needs an escape, as in %20 for a blank, or is one for a control character");
 	return rc < 0 ? ddl__error_memory(d->err) : 0;
 }
 
@@ -368,8 +370,8 @@ static int take_rails(struct decoder *d, uint32_t *rails)
 	const struct value *value = &d->values[FIELD_RAILS];
 	uint64_t number = 0;
 
-	if (value->text && read_number(value->text, value->length, 65535, &number) < 0)
-		return refuse(d, value->text, "rails is a number up to 65535");
+	if (value->text && read_number(value->text, value->length, UINT32_MAX, &number) < 0)
+		return refuse(d, value->text, "rails is a number up to 4294967295");
 	*rails = (uint32_t)number;
 	return 0;
 }

@@ -78,7 +78,7 @@ int ddl__text_unescape(const char *bytes, size_t length, char **string, size_t *
 		}
 		high = bytes[i] == '%' && length - i > 2 ? hex_value(bytes[i + 1]) : -1;
 		low = high >= 0 ? hex_value(bytes[i + 2]) : -1;
-		if (low < 0 || !(high | low)) {
+		if (low < 0 || high < 2 || (high << 4 | low) == 127) {
 			*at = i;
 			free(result);
 			return -EBADMSG;

@@ -24,7 +24,7 @@ int ddl__text_put_escaped(struct ddl__text *text, const char *string);
 
 /*
  * Undoes the escapes of length bytes. *string is NUL-ended; caller frees.
- * Returns 0; -EBADMSG (a byte that had to be escaped, or a broken escape; *at: its index); -ENOMEM.
+ * Returns 0; -EBADMSG (a byte that had to be escaped, a broken escape or that of a control character; *at: its index); -ENOMEM.
  */
 int ddl__text_unescape(const char *bytes, size_t length, char **string, size_t *at);
 
