@@ -135,6 +135,7 @@ static void test_an_urgent_lane_overtakes_what_waits(void **state)
 	until(&world, urgent_is_there, &race);
 	assert_true(slow.received < 64);
 	assert_int_equal(patient.received, 0);
+	assert_false(has_slice(patient.rx));
 	until(&world, flow_step, &slow);
 	until(&world, flow_step, &patient);
 	until(&world, flow_step, &fast);
@@ -142,6 +143,27 @@ static void test_an_urgent_lane_overtakes_what_waits(void **state)
 	flow_close(&patient);
 	flow_close(&fast);
 	leave(&world);
+}
+
+static void test_one_that_left_before_it_got_all_is_lost(void **state)
+{
+	struct world world;
+	struct flow flow;
+
+	world_open(&world, OPS, 2);
+	fill(&world, &flow);
+	assert_false(OPS->tx_flushed(flow.tx));
+	OPS->rx_close(flow.rx);
+	flow.rx = NULL;
+	OPS->goodbye(world.rank[1].transport);
+	until(&world, heard_bye, &world.rank[0]);
+	assert_int_equal(world.rank[0].n_lost, 0);
+	rank_close(&world.rank[1]);
+	until(&world, is_lost, &world.rank[0]);
+	assert_int_equal(world.rank[0].lost[1], -ECONNRESET);
+	assert_string_equal(world.rank[0].detail[1], "it has left");
+	flow_close(&flow);
+	world_close(&world);
 }
 
 static bool amid_a_slice(void *context)
@@ -251,6 +273,7 @@ int main(void)
 		CASE(test_ipv6),
 		CASE(test_sockets_that_take_little_lose_nothing),
 		CASE(test_an_urgent_lane_overtakes_what_waits),
+		CASE(test_one_that_left_before_it_got_all_is_lost),
 		CASE(test_a_lane_closed_amid_a_slice_loses_the_rest),
 		CASE(test_what_breaks_the_contract_is_a_loss),
 	};
