@@ -145,7 +145,7 @@ static uint64_t choose_spin(const struct ddl__members *members, int rank)
 	cpu_set_t set;
 	int here = 0, cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 	for (int r = 0; r < members->size; r++)
-		here += strcmp(members->facts[r].machine, members->facts[rank].machine) == 0;
+		here += strcmp(members->places[r].machine, members->places[rank].machine) == 0;
 	return here <= cpus ? SPIN_NS : 0;
 }
 

@@ -64,8 +64,9 @@ static int publish_job(struct ddl__boot *boot, const struct ddl__settings *setti
 	return rc;
 }
 
-/* Reads one rank's blob; its facts are decoded, its protocol and digest compared. */
-static int read_rank(struct ddl__members *m, int rank, const void *plan, size_t plan_size, struct ddl_error *err)
+/* Reads one rank's blob; its facts are decoded into `told` and its place kept, its protocol and digest compared. */
+static int read_rank(struct ddl__members *m, int rank, struct ddl__facts *told, const void *plan, size_t plan_size,
+		     struct ddl_error *err)
 {
 	const void *protocol, *version, *digest, *facts;
 	size_t protocol_size, version_size, digest_size, facts_size;
@@ -83,9 +84,10 @@ static int read_rank(struct ddl__members *m, int rank, const void *plan, size_t 
 			"rank %d runs DDL %.*s, which does not talk to this rank's %s: install one version on all nodes", rank,
 			(int)version_size, (const char *)version, DDL_VERSION);
 	if (ddl__blob_find(blob, size, "digest", &digest, &digest_size) < 0 ||
-	    ddl__blob_find(blob, size, "facts", &facts, &facts_size) < 0 ||
-	    ddl__facts_decode(facts, facts_size, &m->facts[rank], &why) < 0)
+	    ddl__blob_find(blob, size, "facts", &facts, &facts_size) < 0 || ddl__facts_decode(facts, facts_size, told, &why) < 0)
 		return ddl__error_set(err, -EBADMSG, "rank %d published facts that cannot be read: %s", rank, why.text);
+	if (ddl__place_init(&m->places[rank], told) < 0)
+		return out_of_memory(err);
 	uint64_t theirs = 0;
 	if (digest_size == sizeof(theirs))
 		memcpy(&theirs, digest, sizeof(theirs));
@@ -93,19 +95,20 @@ static int read_rank(struct ddl__members *m, int rank, const void *plan, size_t 
 		return ddl__error_set(err, -EPROTO,
 				      "rank %d on node %s has %s: " DDL__PLAN_ENV
 				      " must be the same on all ranks (was it changed in the job script?)",
-				      rank, m->facts[rank].node, plan ? "another plan than rank 0" : "a plan and rank 0 has none");
+				      rank, told->node, plan ? "another plan than rank 0" : "a plan and rank 0 has none");
 	return 0;
 }
 
 static int read_all(struct ddl__boot *boot, struct ddl__members *m, const void *plan, size_t plan_size, struct ddl_error *err)
 {
-	for (int r = 0; r < boot->size; r++) {
-		int rc = boot->ops->get(boot, r, "ddl.rank", &m->blobs[r], &m->sizes[r], err);
-		rc = rc ? rc : read_rank(m, r, plan, plan_size, err);
-		if (rc < 0)
-			return rc;
+	struct ddl__facts *told = calloc(1, sizeof(*told)); /* too large for a stack */
+	int rc = told ? 0 : out_of_memory(err);
+	for (int r = 0; rc == 0 && r < boot->size; r++) {
+		rc = boot->ops->get(boot, r, "ddl.rank", &m->blobs[r], &m->sizes[r], err);
+		rc = rc ? rc : read_rank(m, r, told, plan, plan_size, err);
 	}
-	return 0;
+	free(told);
+	return rc;
 }
 
 int ddl__exchange(struct ddl__boot *boot, const struct ddl__settings *settings, const struct ddl__facts *facts,
@@ -116,10 +119,10 @@ int ddl__exchange(struct ddl__boot *boot, const struct ddl__settings *settings, 
 	size_t job_size, plan_size = 0, secret_size, options_size;
 	memset(m, 0, sizeof(*m));
 	m->size = boot->size;
-	m->facts = calloc((size_t)boot->size, sizeof(*m->facts));
+	m->places = calloc((size_t)boot->size, sizeof(*m->places));
 	m->blobs = calloc((size_t)boot->size, sizeof(void *));
 	m->sizes = calloc((size_t)boot->size, sizeof(*m->sizes));
-	int rc = m->facts && m->blobs && m->sizes ? 0 : out_of_memory(err);
+	int rc = m->places && m->blobs && m->sizes ? 0 : out_of_memory(err);
 	rc = rc ? rc : publish_rank(boot, settings, facts, transports, n_transports, err);
 	if (rc == 0 && boot->rank == 0)
 		rc = publish_job(boot, settings, err);
@@ -143,7 +146,7 @@ int ddl__exchange(struct ddl__boot *boot, const struct ddl__settings *settings, 
 	memcpy(&asked, options, sizeof(asked));
 	asked.trace[sizeof(asked.trace) - 1] = '\0';
 	rc = plan && !text ? out_of_memory(err)
-			   : ddl__merge(text, m->facts, (size_t)m->size, boot->job, &asked, &m->plan, &m->node_of_rank, err);
+			   : ddl__merge(text, m->places, (size_t)m->size, boot->job, &asked, &m->plan, &m->node_of_rank, err);
 	free(text);
 fini:
 	free(job);
@@ -155,7 +158,7 @@ fini:
 void ddl__members_peer(const struct ddl__members *m, int rank, const char *transport, struct ddl__peer *peer)
 {
 	memset(peer, 0, sizeof(*peer));
-	peer->machine = m->facts[rank].machine;
+	peer->machine = m->places[rank].machine;
 	if (ddl__blob_find(m->blobs[rank], m->sizes[rank], transport, &peer->address, &peer->size) < 0)
 		peer->address = NULL;
 }
@@ -165,8 +168,10 @@ void ddl__members_fini(struct ddl__members *m)
 	ddl__plan_destroy(m->plan);
 	for (int r = 0; m->blobs && r < m->size; r++)
 		free(m->blobs[r]);
+	for (int r = 0; m->places && r < m->size; r++)
+		ddl__place_fini(&m->places[r]);
 	free(m->node_of_rank);
-	free(m->facts);
+	free(m->places);
 	free(m->blobs);
 	free(m->sizes);
 	memset(m, 0, sizeof(*m));

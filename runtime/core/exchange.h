@@ -14,7 +14,7 @@
 struct ddl__members {                     /* what is known after the exchange */
 	struct ddl__plan *plan;           /* in force; owned */
 	size_t *node_of_rank;             /* index into plan->nodes; owned */
-	struct ddl__facts *facts;         /* of every rank; owned */
+	struct ddl__place *places;        /* of every rank; owned */
 	void **blobs;                     /* of every rank; owned */
 	size_t *sizes;                    /* of the blobs */
 	int size;                         /* ranks */

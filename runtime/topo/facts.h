@@ -64,6 +64,19 @@ int ddl__facts_gather(const char *root, const char *host, struct ddl__facts *fac
 int ddl__facts_choose_interfaces(const struct ddl__facts *facts, const char *wanted, size_t *indices, size_t *n,
 				 struct ddl_error *err);
 
+struct ddl__place {       /* what is kept of another rank's facts: little, for there may be many ranks */
+	char *text;       /* owned; holds the strings */
+	const char *node; /* as in ddl__facts, and so on */
+	const char *address;
+	const char *pattern;
+	const char *machine;
+	uint32_t rails; /* interfaces that carry traffic by rule */
+};
+
+/* Keeps of the facts what a place holds. fini frees it. -ENOMEM. */
+int ddl__place_init(struct ddl__place *place, const struct ddl__facts *facts);
+void ddl__place_fini(struct ddl__place *place);
+
 /*
  * The part of the facts that is told to the other ranks, as one line of key=value;... (node, address, pattern, machine, numa,
  * cores, GPUs, and the interfaces that are chosen by rule). encode: *text is freed by the caller. decode: -EBADMSG for malformed

@@ -301,3 +301,30 @@ int ddl__facts_decode(const char *text, size_t length, struct ddl__facts *facts,
 	free(found);
 	return rc;
 }
+
+int ddl__place_init(struct ddl__place *place, const struct ddl__facts *facts)
+{
+	const char *const from[] = { facts->node, facts->address, facts->pattern, facts->machine };
+	const char **const to[] = { &place->node, &place->address, &place->pattern, &place->machine };
+	size_t indices[DDL__INTERFACES_MAX], rails = 0, size = 0;
+
+	for (size_t i = 0; i < 4; i++)
+		size += strlen(from[i]) + 1;
+	place->text = malloc(size);
+	if (!place->text)
+		return -ENOMEM;
+	char *at = place->text;
+	for (size_t i = 0; i < 4; i++) {
+		*to[i] = strcpy(at, from[i]);
+		at += strlen(at) + 1;
+	}
+	ddl__facts_choose_interfaces(facts, NULL, indices, &rails, NULL);
+	place->rails = (uint32_t)rails;
+	return 0;
+}
+
+void ddl__place_fini(struct ddl__place *place)
+{
+	free(place->text);
+	memset(place, 0, sizeof(*place));
+}

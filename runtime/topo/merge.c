@@ -22,7 +22,7 @@
 #define NONE SIZE_MAX
 
 struct host {                       /* a node that has ranks */
-	const char *name;           /* as its ranks told it; borrowed from the facts */
+	const char *name;           /* as its ranks told it; borrowed from the places */
 	size_t first_rank;          /* its lowest rank */
 	uint32_t tasks;             /* ranks on it */
 	struct ddl__vertex *vertex; /* its node in the plan; NULL: not there (yet) */
@@ -75,7 +75,7 @@ static void hosts_fini(struct hosts *hosts)
 }
 
 /* Groups the ranks by node name. */
-static int hosts_init(struct hosts *hosts, const struct ddl__facts *facts, size_t n_ranks)
+static int hosts_init(struct hosts *hosts, const struct ddl__place *places, size_t n_ranks)
 {
 	struct name *names = malloc(n_ranks * sizeof(*names));
 	size_t n = 0;
@@ -88,11 +88,11 @@ static int hosts_init(struct hosts *hosts, const struct ddl__facts *facts, size_
 		return -ENOMEM;
 	}
 	for (size_t rank = 0; rank < n_ranks; rank++)
-		names[rank] = (struct name){ facts[rank].node, strlen(facts[rank].node), rank };
+		names[rank] = (struct name){ places[rank].node, strlen(places[rank].node), rank };
 	qsort(names, n_ranks, sizeof(*names), compare_names);
 	for (size_t i = 0; i < n_ranks; i++) {
 		if (i == 0 || !same_name(&names[i], &names[i - 1]))
-			hosts->host[n++] = (struct host){ facts[names[i].at].node, names[i].at, 0, NULL };
+			hosts->host[n++] = (struct host){ places[names[i].at].node, names[i].at, 0, NULL };
 		hosts->host[n - 1].tasks++;
 		hosts->host_of_rank[names[i].at] = hosts->host[n - 1].first_rank; /* replaced below, once hosts are in order */
 	}
@@ -310,7 +310,7 @@ destroy:
 }
 
 /* The tree of the places that the hosts told; NULL where none did, or where they do not make sense: then there is one switch. */
-static int topology_of(const struct hosts *hosts, const struct ddl__facts *facts, struct ddl__topology **topology)
+static int topology_of(const struct hosts *hosts, const struct ddl__place *places, struct ddl__topology **topology)
 {
 	struct ddl__node_address *addresses = malloc(hosts->n * sizeof(*addresses));
 	size_t known = 0;
@@ -320,7 +320,7 @@ static int topology_of(const struct hosts *hosts, const struct ddl__facts *facts
 		return -ENOMEM;
 	*topology = NULL;
 	for (size_t i = 0; i < hosts->n; i++) {
-		const struct ddl__facts *told = &facts[hosts->host[i].first_rank];
+		const struct ddl__place *told = &places[hosts->host[i].first_rank];
 		int has = *told->address && *told->pattern;
 
 		addresses[i] = (struct ddl__node_address){ told->node, has ? told->address : NULL, has ? told->pattern : NULL };
@@ -340,7 +340,7 @@ static int compare_first_ranks(const void *a, const void *b)
 }
 
 /* Builds a plan from the places that the hosts told. order=slurm: by their first ranks, which is how Slurm lists them. */
-static int from_addresses(struct hosts *hosts, const struct ddl__facts *facts, const char *job, const struct ddl__options *options,
+static int from_addresses(struct hosts *hosts, const struct ddl__place *places, const char *job, const struct ddl__options *options,
 			  struct ddl__plan **plan, struct ddl_error *err)
 {
 	struct host *order = malloc(hosts->n * sizeof(*order));
@@ -349,7 +349,7 @@ static int from_addresses(struct hosts *hosts, const struct ddl__facts *facts, c
 	struct ddl__topology *topology = NULL;
 	struct ddl__plan_request request;
 	struct ddl__plan *found;
-	int rc = order && names && tasks ? topology_of(hosts, facts, &topology) : -ENOMEM;
+	int rc = order && names && tasks ? topology_of(hosts, places, &topology) : -ENOMEM;
 
 	if (rc < 0) {
 		ddl__error_memory(err);
@@ -390,18 +390,16 @@ free_lists:
 }
 
 /* The smallest number of interfaces that carry traffic; 0 where a rank told none. */
-static uint32_t count_rails(const struct ddl__facts *facts, size_t n_ranks)
+static uint32_t count_rails(const struct ddl__place *places, size_t n_ranks)
 {
-	size_t indices[DDL__INTERFACES_MAX], n, rails = DDL__INTERFACES_MAX;
+	uint32_t rails = places[0].rails;
 
-	for (size_t rank = 0; rank < n_ranks; rank++) {
-		ddl__facts_choose_interfaces(&facts[rank], NULL, indices, &n, NULL);
-		rails = n < rails ? n : rails;
-	}
-	return (uint32_t)rails;
+	for (size_t rank = 1; rank < n_ranks; rank++)
+		rails = places[rank].rails < rails ? places[rank].rails : rails;
+	return rails;
 }
 
-int ddl__merge(const char *text, const struct ddl__facts *facts, size_t n_ranks, const char *job,
+int ddl__merge(const char *text, const struct ddl__place *places, size_t n_ranks, const char *job,
 	       const struct ddl__options *options, struct ddl__plan **plan, size_t **node_of_rank, struct ddl_error *err)
 {
 	struct ddl__plan *found = NULL;
@@ -411,7 +409,7 @@ int ddl__merge(const char *text, const struct ddl__facts *facts, size_t n_ranks,
 
 	if (n_ranks == 0)
 		return ddl__error_set(err, -EINVAL, "a plan cannot be made without ranks");
-	rc = hosts_init(&hosts, facts, n_ranks);
+	rc = hosts_init(&hosts, places, n_ranks);
 	if (rc < 0)
 		return ddl__error_memory(err);
 	nodes = malloc(n_ranks * sizeof(*nodes));
@@ -420,10 +418,10 @@ int ddl__merge(const char *text, const struct ddl__facts *facts, size_t n_ranks,
 	else if (text)
 		rc = from_text(text, &hosts, &found, err);
 	else
-		rc = from_addresses(&hosts, facts, job, options, &found, err);
+		rc = from_addresses(&hosts, places, job, options, &found, err);
 	if (rc < 0)
 		goto free_nodes;
-	found->rails = count_rails(facts, n_ranks);
+	found->rails = count_rails(places, n_ranks);
 	for (size_t rank = 0; rank < n_ranks; rank++)
 		nodes[rank] = hosts.host[hosts.host_of_rank[rank]].vertex->node;
 	*plan = found;

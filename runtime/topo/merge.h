@@ -17,7 +17,7 @@
  *
  * text     rank 0's plan text; NULL: there is none, the plan is built from the nodes' addresses (source "env", or "none" where no
  *          node knows its place)
- * facts    of all ranks, n_ranks of them; only node, address, pattern and interface speeds are read
+ * places   of all ranks, n_ranks of them
  * job      name for a plan that is built here
  * options  for a plan that is built here
  * Nodes that have ranks but are not in rank 0's plan are added below the root; nodes of the plan that have no rank are dropped;
@@ -26,7 +26,7 @@
  * node_of_rank    n_ranks indices into plan->nodes; caller frees
  * Returns 0; -EBADMSG (text); -ENOMEM.
  */
-int ddl__merge(const char *text, const struct ddl__facts *facts, size_t n_ranks, const char *job,
+int ddl__merge(const char *text, const struct ddl__place *places, size_t n_ranks, const char *job,
 	       const struct ddl__options *options, struct ddl__plan **plan, size_t **node_of_rank, struct ddl_error *err);
 
 #endif

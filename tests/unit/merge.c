@@ -51,6 +51,23 @@ static size_t fill(struct ddl__facts *facts, const char *told)
 	return n;
 }
 
+/* ddl__merge() on what is kept of the facts. */
+static int merge(const char *text, const struct ddl__facts *facts, size_t n, const char *job, const struct ddl__options *options,
+		 struct ddl__plan **plan, size_t **node_of_rank, struct ddl_error *err)
+{
+	struct ddl__place *places = calloc(n + 1, sizeof(*places));
+	int rc;
+
+	assert_non_null(places);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(ddl__place_init(&places[i], &facts[i]), 0);
+	rc = ddl__merge(text, places, n, job, options, plan, node_of_rank, err);
+	for (size_t i = 0; i < n; i++)
+		ddl__place_fini(&places[i]);
+	free(places);
+	return rc;
+}
+
 /* The plan's text and "rank nodes": "n1 n1 n2". */
 static void outcome(const char *text, const char *told, const char *options_text, char **plan_text, char *nodes)
 {
@@ -66,7 +83,7 @@ static void outcome(const char *text, const char *told, const char *options_text
 	n = fill(facts, told);
 	ddl__options_init(&options);
 	assert_int_equal(ddl__options_parse(options_text, &options, &err), 0);
-	rc = ddl__merge(text, facts, n, "7.0", &options, &plan, &node_of_rank, &err);
+	rc = merge(text, facts, n, "7.0", &options, &plan, &node_of_rank, &err);
 	if (rc < 0)
 		print_error("%s\n", err.text);
 	assert_int_equal(rc, 0);
@@ -218,13 +235,13 @@ static void broken_plans_are_refused(void **state)
 		size_t *node_of_rank = NULL;
 		struct ddl_error err = { 0 };
 
-		assert_int_equal(ddl__merge(broken[i].text, &facts, 1, "", &options, &plan, &node_of_rank, &err), broken[i].rc);
+		assert_int_equal(merge(broken[i].text, &facts, 1, "", &options, &plan, &node_of_rank, &err), broken[i].rc);
 		assert_int_equal(err.code, broken[i].rc);
 		assert_true(strlen(err.text) > 10);
 		assert_null(plan);
 		assert_null(node_of_rank);
 	}
-	assert_int_equal(ddl__merge(NULL, &facts, 0, "", &options, NULL, NULL, NULL), -EINVAL);
+	assert_int_equal(merge(NULL, &facts, 0, "", &options, NULL, NULL, NULL), -EINVAL);
 }
 
 static void impossible_names_are_refused(void **state)
@@ -239,10 +256,10 @@ static void impossible_names_are_refused(void **state)
 	strcpy(facts[0].node, "n1");
 	strcpy(facts[1].node, "n(2");
 	ddl__options_init(&options);
-	assert_int_equal(ddl__merge(NULL, facts, 2, "", &options, &plan, &node_of_rank, &err), -EINVAL);
+	assert_int_equal(merge(NULL, facts, 2, "", &options, &plan, &node_of_rank, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "n(2"));
-	assert_true(ddl__merge("1;job=;mode=ring;src=none/flat;tree=fabric(n1)", facts, 2, "", &options, &plan, &node_of_rank,
-			       &err) < 0);
+	assert_true(merge("1;job=;mode=ring;src=none/flat;tree=fabric(n1)", facts, 2, "", &options, &plan, &node_of_rank, &err) <
+		    0);
 	assert_non_null(strstr(err.text, "n(2"));
 }
 
@@ -267,7 +284,7 @@ static void a_large_job_is_merged(void **state)
 	}
 	ddl__options_init(&options);
 	assert_int_equal(ddl__options_parse("ring", &options, &err), 0);
-	assert_int_equal(ddl__merge(NULL, facts, n, "1.0", &options, &plan, &node_of_rank, &err), 0);
+	assert_int_equal(merge(NULL, facts, n, "1.0", &options, &plan, &node_of_rank, &err), 0);
 	assert_int_equal(plan->n_nodes, n_nodes);
 	assert_int_equal(plan->root->n_children, 50);
 	for (size_t i = 0; i < n; i++) {
