@@ -2,7 +2,7 @@
 /*
  * run.c - `ddl run`: starts N processes on this machine that find each other through PMIx, as under srun --mpi=pmix.
  *
- * One loop watches the processes' outputs, our signals (signalfd) and the PMIx server (eventfd). A process that ends badly ends the
+ * One loop watches the processes' outputs, our signals (signalfd) and the PMIx server's pipe. A process that ends badly ends the
  * others: SIGTERM, and after a grace SIGKILL. The exit status is that of the first one that failed.
  */
 #include <errno.h>
@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -49,6 +48,8 @@ struct settings {
 struct rank {
 	struct ddl__run_process process;    /* pid 0: not running */
 	struct ddl__run_stream *streams[2]; /* standard output and error; NULL: at their end */
+	int ended;                          /* 1: it was collected just now */
+	int status;                         /* what wait said of it */
 };
 
 struct run {
@@ -61,7 +62,7 @@ struct run {
 	struct pollfd *polls; /* room for all that is watched */
 	int64_t running;      /* processes */
 	int signal_fd;        /* our signals */
-	int wake_fd;          /* the PMIx server's */
+	int deaf;             /* 1: the PMIx server is gone */
 	rlim_t files;         /* limit of open files that the processes get */
 	int status;           /* exit status of the first failure; 0 so far none */
 	int ending;           /* 1: the processes got SIGTERM; 2: SIGKILL */
@@ -95,13 +96,17 @@ static void end_all(struct run *run)
 	signal_all(run, SIGCONT);
 }
 
-/* A process ended by itself. */
+/*
+ * A process ended. What it is ended with by us (SIGTERM, SIGKILL after the grace) is no news; a signal from elsewhere is, also late: it tells
+ * the cause where others ended sooner because of it.
+ */
 static void account(struct run *run, int64_t rank, int status)
 {
-	const char *others = run->settings->kill_on_bad_exit && run->running > 0 ? "; ending the others" : "";
 	int code = WIFSIGNALED(status) ? EXIT_BY_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+	int by_us = WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || run->ending == 2);
+	const char *others = !run->ending && run->settings->kill_on_bad_exit && run->running > 0 ? "; ending the others" : "";
 
-	if (code == 0 || run->ending)
+	if (code == 0 || (run->ending && (by_us || !WIFSIGNALED(status))))
 		return;
 	if (WIFSIGNALED(status))
 		ddl__failed("run", "rank %ld was killed by signal %d (%s)%s", (long)rank, WTERMSIG(status),
@@ -114,26 +119,34 @@ static void account(struct run *run, int64_t rank, int status)
 		end_all(run);
 }
 
-/* Collects the processes that ended, and ends what is left of their groups while the leader's number cannot be another's yet. */
+/* Collects a process if it ended, and ends what is left of its group while the leader's number cannot be another's yet. */
+static int reap_rank(struct run *run, int64_t rank, int *status)
+{
+	pid_t pid = run->ranks[rank].process.pid;
+	siginfo_t info = { .si_pid = 0 };
+
+	if (pid <= 0 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid != pid)
+		return 0;
+	kill(-pid, SIGKILL);
+	ddl__run_janitor_tell(&run->janitor, pid, 0);
+	if (waitpid(pid, status, 0) != pid)
+		return 0;
+	run->ranks[rank].process.pid = 0;
+	run->running--;
+	if (run->running == 0)
+		run->deadline_ms = now_ms() + DRAIN_MS;
+	return 1;
+}
+
+/* Collects all that ended. Of those that ended together, a signal is the likelier cause: it counts first. */
 static void reap(struct run *run)
 {
-	for (int64_t i = 0; i < run->settings->n; i++) {
-		pid_t pid = run->ranks[i].process.pid;
-		siginfo_t info = { .si_pid = 0 };
-		int status;
-
-		if (pid <= 0 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid != pid)
-			continue;
-		kill(-pid, SIGKILL);
-		ddl__run_janitor_tell(&run->janitor, pid, 0);
-		if (waitpid(pid, &status, 0) != pid)
-			continue;
-		run->ranks[i].process.pid = 0;
-		run->running--;
-		account(run, i, status);
-		if (run->running == 0)
-			run->deadline_ms = now_ms() + DRAIN_MS;
-	}
+	for (int64_t i = 0; i < run->settings->n; i++)
+		run->ranks[i].ended = reap_rank(run, i, &run->ranks[i].status);
+	for (int signaled = 1; signaled >= 0; signaled--)
+		for (int64_t i = 0; i < run->settings->n; i++)
+			if (run->ranks[i].ended && WIFSIGNALED(run->ranks[i].status) == signaled)
+				account(run, i, run->ranks[i].status);
 }
 
 static void take_signals(struct run *run)
@@ -157,12 +170,15 @@ static void take_signals(struct run *run)
 static void take_abort(struct run *run)
 {
 	char message[256], word[256];
-	uint64_t count;
 	size_t rank;
-	int status;
+	int status, rc = ddl__run_pmix_read(run->pmix, &rank, &status, message, sizeof(message));
 
-	if (read(run->wake_fd, &count, sizeof(count)) < 0 ||
-	    !ddl__run_pmix_aborted(run->pmix, &rank, &status, message, sizeof(message)))
+	if (rc < 0) {
+		run->deaf = 1;
+		if (!run->ending) /* it may fall over dying processes */
+			ddl__failed("run", "the PMIx server ended: no new communicators can be made");
+	}
+	if (rc <= 0)
 		return;
 	ddl__failed("run", "rank %zu called PMIx_Abort with status %d%s%s", rank, status, *message ? ": " : "",
 		    ddl__error_word(word, sizeof(word), message, strlen(message)));
@@ -212,7 +228,7 @@ static nfds_t fill_polls(struct run *run, struct ddl__run_stream ***streams)
 	nfds_t n = 2;
 
 	run->polls[0] = (struct pollfd){ .fd = run->signal_fd, .events = POLLIN };
-	run->polls[1] = (struct pollfd){ .fd = run->wake_fd, .events = POLLIN };
+	run->polls[1] = (struct pollfd){ .fd = run->deaf ? -1 : ddl__run_pmix_fd(run->pmix), .events = POLLIN };
 	for (int64_t i = 0; i < run->settings->n; i++) {
 		for (int k = 0; k < 2; k++) {
 			if (!run->ranks[i].streams[k])
@@ -317,8 +333,7 @@ static int take_over_signals(struct run *run)
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
 		return -errno;
 	run->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	run->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	return run->signal_fd < 0 || run->wake_fd < 0 ? -errno : 0;
+	return run->signal_fd < 0 ? -errno : 0;
 }
 
 static void raise_file_limit(struct run *run)
@@ -397,17 +412,19 @@ static int run_with_server(struct run *run)
 
 	if (rc < 0)
 		return ddl__failed("run", "signals cannot be taken: %s", strerror(-rc));
-	rc = ddl__run_pmix_open((size_t)run->settings->n, run->host, run->folder, run->wake_fd, &run->pmix, &err);
+	rc = ddl__run_pmix_open((size_t)run->settings->n, run->host, run->folder, &run->pmix, &err);
 	if (rc < 0)
 		return ddl__failed("run", "%s", err.text);
+	ddl__run_janitor_tell(&run->janitor, ddl__run_pmix_pid(run->pmix), 1);
 	status = run_ranks(run);
+	ddl__run_janitor_tell(&run->janitor, ddl__run_pmix_pid(run->pmix), 0);
 	ddl__run_pmix_close(run->pmix);
 	return status;
 }
 
 static int run_settings(const struct settings *settings)
 {
-	struct run run = { .settings = settings, .signal_fd = -1, .wake_fd = -1 };
+	struct run run = { .settings = settings, .signal_fd = -1 };
 	struct ddl_error err;
 	int status;
 
@@ -429,8 +446,6 @@ static int run_settings(const struct settings *settings)
 	}
 	if (run.signal_fd >= 0)
 		close(run.signal_fd);
-	if (run.wake_fd >= 0)
-		close(run.wake_fd);
 	free(run.ranks);
 	free(run.polls);
 	return status;

@@ -426,6 +426,21 @@ static int fence_failed(const struct pmix *pmix, struct ddl_error *err)
 		pmix->boot.size, pmix->timeout_ms);
 }
 
+/* What servers say of a fence that a rank left by dying. */
+static int is_loss(pmix_status_t status)
+{
+	switch (status) {
+	case PMIX_ERR_LOST_CONNECTION:
+	case PMIX_ERR_PROC_ABORTED:
+#ifdef PMIX_ERR_PARTIAL_SUCCESS
+	case PMIX_ERR_PARTIAL_SUCCESS:
+#endif
+		return 1;
+	default:
+		return 0;
+	}
+}
+
 static int pmix_fence(struct ddl__boot *boot, struct ddl_error *err)
 {
 	struct pmix *pmix = (struct pmix *)boot;
@@ -447,7 +462,7 @@ static int pmix_fence(struct ddl__boot *boot, struct ddl_error *err)
 	if (status == PMIX_ERR_TIMEOUT)
 		return fence_failed(pmix, err);
 	if (status != PMIX_SUCCESS)
-		return ddl__error_set(err, status == PMIX_ERR_LOST_CONNECTION ? -ECONNRESET : -EIO,
+		return ddl__error_set(err, is_loss(status) ? -ECONNRESET : -EIO,
 				      "the exchange of %d ranks over PMIx failed at rank %d: %s (a rank or its node may have died)",
 				      boot->size, boot->rank, PMIx_Error_string(status));
 	return 0;

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+# What run.bats starts: the bootstrap alone, without a communicator.
+add_executable(pmix_exchange pmix_exchange.c)
+target_link_libraries(pmix_exchange PRIVATE ddl_internal)
+set_target_properties(pmix_exchange PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
