@@ -114,6 +114,7 @@ tree_of() {
 @test "without PMIx a step of several tasks is told how to start it" {
 	run_apart srun -N2 --ddl=ring ddl perf barrier --iters 1
 	[ "$status" != 0 ]
+	# shellcheck disable=SC2154 # run_apart sets it
 	grep -- '--mpi=pmix' <<<"$err"
 }
 
