@@ -495,7 +495,8 @@ static int pmix_get(struct ddl__boot *boot, int rank, const char *key, void **da
 	} else if (waiter->status == PMIX_ERR_NOMEM) {
 		rc = ddl__error_set(err, -ENOMEM, "no memory for %s of rank %d", full, rank);
 	} else {
-		rc = ddl__error_set(err, -ENOENT, "rank %d never put %s: %s", rank, full, PMIx_Error_string(waiter->status));
+		rc = ddl__error_set(err, -ENOENT, "rank %d never put %s: %s (it may have died)", rank, full,
+				    PMIx_Error_string(waiter->status));
 	}
 	waiter_put(waiter);
 	return rc;

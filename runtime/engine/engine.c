@@ -112,6 +112,17 @@ static void on_lost(void *context, int peer, int code, const char *detail)
 	ddl__engine_fail(comm, code, "rank %d on node %s %s: %s", peer, ddl_comm_node_name(comm, peer), what, detail);
 }
 
+static void on_left(void *context, int peer)
+{
+	struct ddl_comm *comm = context;
+	if (!comm->left)
+		comm->left = calloc((size_t)comm->size, sizeof(*comm->left));
+	if (comm->left)
+		comm->left[peer] = true;
+	else
+		ddl__engine_fail(comm, -ENOMEM, "out of memory when rank %d left", peer);
+}
+
 static void on_aborted(void *context, int peer, int code, const char *text)
 {
 	struct ddl_comm *comm = context;
@@ -180,6 +191,16 @@ static void complete(struct ddl_comm *comm, struct ddl_request *r)
 		wake_poller(comm); /* it may sleep for this very request */
 }
 
+static void fail_left(struct ddl_comm *comm, const struct ddl_request *request, int peer)
+{
+	char call[160];
+	ddl__call_describe(&request->call, call, sizeof(call));
+	ddl__engine_fail(comm, -ECONNRESET,
+			 "rank %d on node %s has left the communicator, and request %u (%s) needs it: every rank must complete the "
+			 "same requests before ddl_comm_destroy()",
+			 peer, ddl_comm_node_name(comm, peer), request->id, call);
+}
+
 /* One pass. Returns whether anything moved. The lock is held. */
 static bool progress(struct ddl_comm *comm)
 {
@@ -195,6 +216,11 @@ static bool progress(struct ddl_comm *comm)
 		}
 		if (atomic_load(&comm->failed))
 			break;
+		int gone = comm->left && r->lanes_left ? ddl__request_waits_for_left(r) : -1;
+		if (gone >= 0) {
+			fail_left(comm, r, gone);
+			break;
+		}
 		if (r->lanes_left == 0) {
 			*at = r->next;
 			complete(comm, r);
@@ -396,6 +422,7 @@ void ddl__engine_fini(struct ddl_comm *comm)
 		close(comm->wake_fd);
 	free(comm->requests);
 	free(comm->early);
+	free(comm->left);
 	pthread_cond_destroy(&comm->changed);
 	pthread_mutex_destroy(&comm->cache_lock);
 	pthread_mutex_destroy(&comm->queue_lock);
@@ -405,5 +432,6 @@ void ddl__engine_fini(struct ddl_comm *comm)
 const struct ddl__events ddl__engine_events = {
 	.announced = on_announced,
 	.lost = on_lost,
+	.left = on_left,
 	.aborted = on_aborted,
 };

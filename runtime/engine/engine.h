@@ -86,6 +86,7 @@ struct ddl_comm {
 	uint32_t n_requests, room_requests;
 	struct ddl__early *early; /* announcements ahead of us */
 	size_t n_early, room_early;
+	bool *left;             /* size: ranks that said goodbye; NULL before the first */
 	atomic_int failed;      /* 0, or the code of `error` */
 	struct ddl_error error; /* the first failure; constant once failed is set */
 	bool relayed;           /* `error` came from a peer */
@@ -148,6 +149,9 @@ void ddl__request_rewind(struct ddl_request *request);
 
 /* Runs what can run; returns whether anything moved. Sets lanes_left. The lock is held. */
 bool ddl__request_run(struct ddl_request *request);
+
+/* A rank that left and whose data a lane waits for; -1 none. Only after ddl__request_run(). The lock is held. */
+int ddl__request_waits_for_left(const struct ddl_request *request);
 
 /* Which step waits for whom, as a clause: "lane 0 step 3 of 30 (recv-reduce-send) waits for data from rank 1 on n1". */
 void ddl__request_describe_wait(const struct ddl_request *request, char *text, size_t size);

@@ -247,6 +247,10 @@ static void compute(const struct ddl_request *r, const struct ddl__step *step, u
 		if (dst != src)
 			memcpy(dst, src, n * k->type_bytes);
 		break;
+	case DDL__SEND_STORE:
+		k->encode(out, src, n);
+		k->decode(dst, out, n);
+		break;
 	}
 }
 
@@ -284,6 +288,21 @@ static bool run_slice(struct ddl_request *r, uint32_t index)
 		lane->step++;
 	}
 	return true;
+}
+
+int ddl__request_waits_for_left(const struct ddl_request *request)
+{
+	for (uint32_t l = 0; l < request->schedule->n_lanes; l++) {
+		const struct ddl__lane_state *lane = &request->lanes[l];
+		size_t bytes;
+		if (lane->done || lane->step == lane->steps->n || lane->steps->recv_peer < 0 ||
+		    !request->comm->left[lane->steps->recv_peer])
+			continue;
+		const struct ddl__step *step = &lane->steps->steps[lane->step];
+		if (ddl__step_receives(step->kind) && !lane->rx_ops->rx_slot(lane->rx, &bytes))
+			return lane->steps->recv_peer;
+	}
+	return -1;
 }
 
 bool ddl__request_run(struct ddl_request *request)

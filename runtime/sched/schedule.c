@@ -18,6 +18,7 @@ static const struct {
 	[DDL__RECV_REDUCE_STORE_SEND] = { "recv-reduce-store-send", true, true, true, true },
 	[DDL__RECV_STORE_SEND] = { "recv-store-send", true, true, false, true },
 	[DDL__COPY] = { "copy", false, false, true, true },
+	[DDL__SEND_STORE] = { "send-store", false, true, true, true },
 };
 
 bool ddl__step_receives(uint8_t kind)

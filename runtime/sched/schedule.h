@@ -30,6 +30,7 @@ enum ddl__step_kind {                            /* rx: the slice received; tx: 
 			      5,                /* tx = op(rx, src), dst = tx: the owner keeps what it sent, not what it had */
 		      DDL__RECV_STORE_SEND = 6, /* tx = rx, dst = rx */
 		      DDL__COPY = 7,            /* dst = src */
+		      DDL__SEND_STORE = 8,      /* tx = src, dst = tx: the sender keeps what it sent, not what it had */
 };
 
 enum ddl__buffer {

@@ -309,7 +309,7 @@ static int check_shape(const struct world *w)
 						      from);
 			for (uint32_t i = 0; i < lane->n; i++) {
 				const struct ddl__step *step = &lane->steps[i];
-				if (step->kind < DDL__SEND || step->kind > DDL__COPY || step->src_buffer >= DDL__BUFFERS ||
+				if (step->kind < DDL__SEND || step->kind > DDL__SEND_STORE || step->src_buffer >= DDL__BUFFERS ||
 				    step->dst_buffer >= DDL__BUFFERS)
 					return ddl__error_set(w->err, -EPROTO, "rank %d lane %u step %u: unknown kind or buffer", r,
 							      l, i);

@@ -221,6 +221,7 @@ static void deliver(struct loop *loop, struct note *note)
 		break;
 	case NOTE_GOODBYE:
 		loop->left[note->from] = true;
+		events->left(context, note->from);
 		break;
 	case NOTE_DEATH:
 		events->lost(context, note->from, -ECONNRESET, "the connection ended");

@@ -194,6 +194,7 @@ static int on_frame(void *context, const struct ddl__frame *frame, const void *b
 		return on_abort(link, frame, body);
 	case DDL__FRAME_BYE:
 		link->heard_bye = true;
+		link->mesh->events->left(link->mesh->context, link->peer);
 		return 0;
 	case DDL__FRAME_DATA:
 	case DDL__FRAME_CREDIT:

@@ -65,6 +65,8 @@ struct ddl__events { /* what a transport tells the engine; called under the engi
 	 * -EBADMSG); detail is a clause for the error's sentence, which the engine completes with rank and node. Said once a
 	 * peer. */
 	void (*lost)(void *context, int peer, int code, const char *detail);
+	/* A peer said goodbye: what it sent before has landed, nothing will follow. Said once a peer. */
+	void (*left)(void *context, int peer);
 	/* A peer aborted the communicator and says why. */
 	void (*aborted)(void *context, int peer, int code, const char *text);
 };

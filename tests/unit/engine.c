@@ -616,6 +616,37 @@ static void a_rank_that_never_starts_is_named_at_the_deadline(void **state)
 	world_fini(&w);
 }
 
+static void a_rank_that_leaves_while_others_need_it_is_named(void **state)
+{
+	enum { N = 3 };
+	struct world w;
+	float *data[N];
+	struct ddl_request *requests[N];
+	struct ddl_error err;
+	pthread_t leaver;
+	int results[N];
+	world_init(&w, N, 31, TIMEOUT_MS);
+	start_all(&w, 100, data, requests, 1);
+	assert_int_equal(ddl_request_free(requests[1]), 0);
+	assert_int_equal(pthread_create(&leaver, NULL, destroy, w.comms[1]), 0);
+	struct ddl_request *others[] = { requests[0], requests[2] };
+	drive(others, 2, results);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(results[i], -ECONNRESET);
+		ddl_comm_get_error(others[i]->comm, &err);
+		assert_non_null(strstr(err.text, "rank 1 on node"));
+		assert_non_null(strstr(err.text, "has left"));
+		assert_int_equal(ddl_request_free(others[i]), 0);
+	}
+	pthread_join(leaver, NULL);
+	for (int r = 0; r < N; r++)
+		free(data[r]);
+	ddl_comm_destroy(w.comms[0]);
+	ddl_comm_destroy(w.comms[2]);
+	ddl__loop_world_destroy(w.loop);
+	world_plan_fini(&w.plan);
+}
+
 static void an_abort_wakes_everyone_with_its_reason(void **state)
 {
 	enum { N = 5 };
@@ -702,6 +733,7 @@ int main(void)
 		cmocka_unit_test(ranks_that_disagree_on_a_call_are_told_what_each_asked_for),
 		cmocka_unit_test(ranks_that_call_different_collectives_are_told_so),
 		cmocka_unit_test(a_rank_that_never_starts_is_named_at_the_deadline),
+		cmocka_unit_test(a_rank_that_leaves_while_others_need_it_is_named),
 		cmocka_unit_test(an_abort_wakes_everyone_with_its_reason),
 		cmocka_unit_test(bad_arguments_are_refused_with_a_sentence),
 		cmocka_unit_test(an_active_request_is_neither_started_again_nor_freed),

@@ -379,6 +379,7 @@ static void test_sending_to_one_that_left_is_a_loss(void **state)
 	OPS->goodbye(world.rank[1].transport);
 	until(&world, heard_bye, &world.rank[0]);
 	assert_int_equal(world.rank[0].n_lost, 0); /* leaving is no fault */
+	assert_true(world.rank[0].left[1]);
 	flow.slices = 3;
 	flow_send(&flow);
 	until(&world, is_lost, &world.rank[0]);

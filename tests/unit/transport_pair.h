@@ -42,7 +42,8 @@ struct rank {
 	int lost[RANKS_MAX];         /* code, by peer; 0: not lost */
 	char detail[RANKS_MAX][256]; /* what was said about it */
 	size_t n_lost;
-	int aborted; /* code */
+	bool left[RANKS_MAX]; /* said goodbye, by peer */
+	int aborted;          /* code */
 	char abort_text[DDL_ERROR_TEXT_SIZE];
 };
 
@@ -73,6 +74,14 @@ static void on_lost(void *context, int peer, int code, const char *detail)
 	snprintf(rank->detail[peer], sizeof(rank->detail[peer]), "%s", detail);
 }
 
+static void on_left(void *context, int peer)
+{
+	struct rank *rank = context;
+
+	assert_false(rank->left[peer]); /* said once a peer */
+	rank->left[peer] = true;
+}
+
 static void on_aborted(void *context, int peer, int code, const char *text)
 {
 	struct rank *rank = context;
@@ -81,7 +90,9 @@ static void on_aborted(void *context, int peer, int code, const char *text)
 	snprintf(rank->abort_text, sizeof(rank->abort_text), "%s", text);
 }
 
-static const struct ddl__events test_events = { .announced = on_announced, .lost = on_lost, .aborted = on_aborted };
+static const struct ddl__events test_events = {
+	.announced = on_announced, .lost = on_lost, .left = on_left, .aborted = on_aborted
+};
 
 static void rank_open(struct rank *rank, const struct ddl__transport_ops *ops, int number, int n_ranks, int timeout_ms,
 		      const char *host)
