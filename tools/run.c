@@ -97,8 +97,8 @@ static void end_all(struct run *run)
 }
 
 /*
- * A process ended. What it is ended with by us (SIGTERM, SIGKILL after the grace) is no news; a signal from elsewhere is, also late: it tells
- * the cause where others ended sooner because of it.
+ * A process ended. What it is ended with by us (SIGTERM, SIGKILL after the grace) is no news; a signal from elsewhere is, also
+ * late: it tells the cause where others ended sooner because of it.
  */
 static void account(struct run *run, int64_t rank, int status)
 {

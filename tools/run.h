@@ -18,8 +18,8 @@
 struct ddl__run_pmix;
 
 /*
- * Starts the server of a job of n processes on this machine. host: this machine's name; folder: where it keeps its files. To be called
- * while there are no threads. Returns 0; -EOPNOTSUPP (built without PMIx); -EIO, -ETIMEDOUT, -ECONNRESET with a sentence.
+ * Starts the server of a job of n processes on this machine. host: this machine's name; folder: where it keeps its files. To be
+ * called while there are no threads. Returns 0; -EOPNOTSUPP (built without PMIx); -EIO, -ETIMEDOUT, -ECONNRESET with a sentence.
  */
 int ddl__run_pmix_open(size_t n, const char *host, const char *folder, struct ddl__run_pmix **pmix, struct ddl_error *err);
 
@@ -30,7 +30,8 @@ void ddl__run_env_destroy(char **env);
 pid_t ddl__run_pmix_pid(const struct ddl__run_pmix *pmix); /* leader of its process group */
 int ddl__run_pmix_fd(const struct ddl__run_pmix *pmix);    /* readable when the server has something to say */
 
-/* What it has to say: 1: a process called PMIx_Abort, with its rank, status and message (size bytes); 0: nothing; -ECONNRESET: the server is gone. */
+/* What it has to say: 1: a process called PMIx_Abort, with its rank, status and message (size bytes); 0: nothing; -ECONNRESET: the
+ * server is gone. */
 int ddl__run_pmix_read(struct ddl__run_pmix *pmix, size_t *rank, int *status, char *message, size_t size);
 
 void ddl__run_pmix_close(struct ddl__run_pmix *pmix); /* NULL does nothing */
