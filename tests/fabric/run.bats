@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # run.bats - ddl run: processes find each other through PMIx, their output, signals and exit codes, and that nothing is left behind.
 
+# shellcheck disable=SC2154,SC2016,SC2012 # status, output, stderr: run; the quoted programs are for other shells
 bats_require_minimum_version 1.5.0
-
-# run sets what this shell checker does not see
-# shellcheck disable=SC2154,SC2016,SC2012
 
 setup() {
 	DDL_BUILD=${DDL_BUILD:-$BATS_TEST_DIRNAME/../../build}
