@@ -19,6 +19,13 @@ enum ddl__collective {
 	DDL__ALLREDUCE = 1,
 	DDL__BROADCAST = 2,
 	DDL__BARRIER = 3,
+	DDL__REDUCE_SCATTER = 4,
+	DDL__ALLGATHER = 5,
+	DDL__REDUCE = 6,
+	DDL__ALLTOALL = 7,
+	DDL__GATHER = 8,
+	DDL__SCATTER = 9,
+	DDL__SENDRECV = 10, /* from root to peer; the two ranks alone have a schedule */
 };
 
 enum ddl__step_kind {                            /* rx: the slice received; tx: the slice sent */
@@ -73,9 +80,12 @@ struct ddl__schedule {
 struct ddl__build {                       /* what a builder is told; but for rank the same on every rank */
 	const struct ddl__layout *layout; /* borrowed */
 	int rank;                         /* whose schedule */
-	uint64_t count;                   /* elements of the collective */
+	uint64_t count;                   /* elements of the collective; of one block where it has a block a rank */
 	uint32_t wire_bytes;              /* bytes of an element on the wire */
-	int root;                         /* of rooted collectives; else -1 */
+	const size_t *counts;             /* blocks by counts: elements of each rank's block; of an all-to-all: to each rank; NULL: count */
+	const size_t *recv_counts;        /* all-to-all by counts: elements from each rank; else NULL */
+	int root;                         /* of rooted collectives, the sender of a send/receive; else -1 */
+	int peer;                         /* the receiver of a send/receive; else not read */
 	uint32_t rings;                   /* rings that share the data, at least 1 */
 	const uint32_t *dims;             /* dimensions of multiring; NULL: those of the tree */
 	size_t n_dims;                    /* how many */

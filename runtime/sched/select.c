@@ -27,6 +27,20 @@ const char *ddl__collective_name(enum ddl__collective collective)
 		return "broadcast";
 	case DDL__BARRIER:
 		return "barrier";
+	case DDL__REDUCE_SCATTER:
+		return "reduce-scatter";
+	case DDL__ALLGATHER:
+		return "all-gather";
+	case DDL__REDUCE:
+		return "reduce";
+	case DDL__ALLTOALL:
+		return "all-to-all";
+	case DDL__GATHER:
+		return "gather";
+	case DDL__SCATTER:
+		return "scatter";
+	case DDL__SENDRECV:
+		return "send/receive";
 	}
 	return "unknown collective";
 }

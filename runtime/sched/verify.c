@@ -3,10 +3,10 @@
  * verify.c - symbolic execution of schedules.
  *
  * An element's value is the set of ranks whose contribution it holds (a bit set), or "undefined", the index that it was the input
- * of, and whether the mean was taken. Slices
- * under way carry these values through queues of `slots` slices. Beside the values each lane has a clock: the last step of every
- * other lane that is known to be complete, learnt by waits; an element that another lane wrote or read may only be touched
- * when the clock covers that step. For barriers the message carries the set of ranks that are known to have started.
+ * of, and whether the mean was taken. Slices under way carry these values through queues of `slots` slices. Beside the values each
+ * lane has a clock: the last step of every other lane that is known to be complete, learnt by waits; an element that another lane
+ * wrote or read may only be touched when the clock covers that step. For barriers the message carries the set of ranks that are
+ * known to have started. In place, input and output are windows onto the same elements.
  */
 #include "verify.h"
 
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "shape.h"
 
 struct cell {                 /* one element of one buffer of one rank; its set is in world.sets */
 	bool defined;         /* holds a value */
@@ -51,6 +52,10 @@ struct rank {
 	uint64_t *sets[DDL__BUFFERS];    /* elements * words */
 	uint32_t *readers[DDL__BUFFERS]; /* elements * n_lanes: last step (count) of that lane that read it */
 	uint64_t elements[DDL__BUFFERS];
+	struct cell *own_cells[DDL__BUFFERS]; /* what is to be freed; the pointers above point into these */
+	uint64_t *own_sets[DDL__BUFFERS];
+	uint32_t *own_readers[DDL__BUFFERS];
+	struct ddl__shape shape;
 };
 
 struct world {
@@ -332,6 +337,15 @@ static bool full(const struct world *w, const uint64_t *set)
 	return true;
 }
 
+/* Whether a set holds this rank and no other. */
+static bool just(const struct world *w, const uint64_t *set, int rank)
+{
+	for (size_t k = 0; k < w->words; k++)
+		if (set[k] != (k == (size_t)rank / 64 ? 1ULL << (rank % 64) : 0))
+			return false;
+	return true;
+}
+
 static int check_ended(const struct world *w)
 {
 	for (int r = 0; r < w->v->n_ranks; r++)
@@ -349,29 +363,87 @@ static int check_ended(const struct world *w)
 	return 0;
 }
 
+/* Elements that `from` sends to `to` in an all-to-all. */
+static uint64_t pair_count(const struct ddl__verify *v, int from, int to)
+{
+	return v->counts ? v->counts[(size_t)from * (size_t)v->n_ranks + (size_t)to] : v->count;
+}
+
+/* Which rank's block element *i of an output is in; *i becomes its index in it. to: of an all-to-all whose output; else -1. */
+static int block_of(const struct ddl__verify *v, int to, uint64_t *i)
+{
+	int r = 0;
+	for (; r < v->n_ranks - 1; r++) {
+		uint64_t n = to >= 0 ? pair_count(v, r, to) : v->counts ? v->counts[r] : v->count;
+		if (*i < n)
+			break;
+		*i -= n;
+	}
+	return r;
+}
+
+/* What element i of a rank's output must be: element *origin of the input of the rank returned, or the reduction of all (-1). */
+static int expected(const struct world *w, int rank, uint64_t i, uint64_t *origin)
+{
+	const struct ddl__verify *v = w->v;
+	const size_t *counts = v->counts;
+	uint64_t before = 0;
+	int from = v->root;
+	for (int r = 0; r < rank; r++)
+		before += counts && v->collective != DDL__ALLTOALL ? counts[r] : v->count;
+	*origin = i;
+	switch (v->collective) {
+	case DDL__ALLGATHER:
+	case DDL__GATHER:
+		return block_of(v, -1, origin);
+	case DDL__ALLTOALL:
+		from = block_of(v, rank, origin);
+		for (int r = 0; r < rank; r++)
+			*origin += pair_count(v, from, r);
+		return from;
+	case DDL__REDUCE_SCATTER:
+		*origin = before + i;
+		return -1;
+	case DDL__SCATTER:
+		*origin = before + i;
+		return from;
+	case DDL__ALLREDUCE:
+	case DDL__REDUCE:
+		return -1;
+	default:
+		return from;
+	}
+}
+
+static int check_element(const struct world *w, int rank, uint64_t i)
+{
+	const struct cell *cell = &w->ranks[rank].cells[DDL__OUTPUT][i];
+	const uint64_t *set = set_of(w, rank, DDL__OUTPUT, i);
+	uint64_t origin;
+	int from = expected(w, rank, i, &origin);
+	bool good = from < 0 ? full(w, set) && cell->final : just(w, set, from);
+	const char *wrong = !cell->defined           ? "never written"
+			    : cell->origin != origin ? "made of another element"
+			    : good                   ? NULL
+			    : from >= 0              ? "not that of the rank that it must come from"
+			    : full(w, set)           ? "not divided"
+						     : "not the reduction of all ranks";
+	return wrong ? ddl__error_set(w->err, -EPROTO, "rank %d: element %llu of the result is %s", rank, (unsigned long long)i,
+				      wrong)
+		     : 0;
+}
+
 static int check_result(const struct world *w)
 {
 	const struct ddl__verify *v = w->v;
 	for (int r = 0; r < v->n_ranks; r++) {
-		if (v->collective == DDL__BARRIER) {
-			if (v->n_ranks > 1 && (v->schedules[r]->n_lanes == 0 || !full(w, w->ranks[r].lanes[0].heard)))
-				return ddl__error_set(w->err, -EPROTO, "rank %d ends before all ranks have started", r);
-			continue;
-		}
-		for (uint64_t i = 0; i < v->count; i++) {
-			const struct cell *cell = &w->ranks[r].cells[DDL__OUTPUT][i];
-			const uint64_t *set = set_of(w, r, DDL__OUTPUT, i);
-			bool good = v->collective == DDL__ALLREDUCE ? full(w, set) && cell->final
-								    : (set[v->root / 64] >> (v->root % 64) & 1) != 0;
-			const char *fault = !cell->defined      ? "never written"
-					    : cell->origin != i ? "made of another element"
-					    : good              ? NULL
-					    : v->root >= 0      ? "not the root's"
-					    : full(w, set)      ? "not divided"
-								: "not the reduction of all ranks";
-			if (fault)
-				return ddl__error_set(w->err, -EPROTO, "rank %d: element %llu of the result is %s", r,
-						      (unsigned long long)i, fault);
+		if (v->collective == DDL__BARRIER && v->n_ranks > 1 &&
+		    (v->schedules[r]->n_lanes == 0 || !full(w, w->ranks[r].lanes[0].heard)))
+			return ddl__error_set(w->err, -EPROTO, "rank %d ends before all ranks have started", r);
+		for (uint64_t i = 0; i < w->ranks[r].shape.output; i++) {
+			int rc = check_element(w, r, i);
+			if (rc < 0)
+				return rc;
 		}
 	}
 	return 0;
@@ -393,26 +465,84 @@ static int lane_init(const struct world *w, int rank, uint32_t l, struct lane *l
 	return 0;
 }
 
-static int buffer_init(const struct world *w, int rank, int b)
+/* Memory of n elements, owned as that of buffer b. */
+static int memory_init(const struct world *w, int rank, int b, uint64_t n)
 {
 	struct rank *r = &w->ranks[rank];
-	const struct ddl__schedule *s = w->v->schedules[rank];
-	r->elements[b] = b == DDL__SCRATCH ? s->scratch_elements : w->v->count;
-	size_t n = (size_t)r->elements[b] + 1;
-	r->cells[b] = calloc(n, sizeof(*r->cells[b]));
-	r->sets[b] = calloc(n * w->words, sizeof(*r->sets[b]));
-	r->readers[b] = calloc(n * (s->n_lanes + 1), sizeof(*r->readers[b]));
-	if (!r->cells[b] || !r->sets[b] || !r->readers[b])
+	uint32_t n_lanes = w->v->schedules[rank]->n_lanes;
+	r->own_cells[b] = calloc((size_t)n + 1, sizeof(*r->own_cells[b]));
+	r->own_sets[b] = calloc(((size_t)n + 1) * w->words, sizeof(*r->own_sets[b]));
+	r->own_readers[b] = calloc(((size_t)n + 1) * (n_lanes + 1), sizeof(*r->own_readers[b]));
+	if (!r->own_cells[b] || !r->own_sets[b] || !r->own_readers[b])
 		return -ENOMEM;
-	bool given = b == DDL__INPUT && (w->v->collective != DDL__BROADCAST || rank == w->v->root);
-	for (uint64_t i = 0; i < r->elements[b]; i++) {
-		r->cells[b][i].writer_lane = DDL__NO_WAIT;
-		r->cells[b][i].defined = given;
-		r->cells[b][i].origin = i;
-		if (given)
-			set_of(w, rank, b, i)[rank / 64] |= 1ULL << (rank % 64);
+	for (uint64_t i = 0; i < n; i++)
+		r->own_cells[b][i].writer_lane = DDL__NO_WAIT;
+	return 0;
+}
+
+/* Lets a buffer of n elements begin at `at` of the memory of buffer `of`. */
+static void window(const struct world *w, int rank, int b, uint64_t n, int of, uint64_t at)
+{
+	struct rank *r = &w->ranks[rank];
+	r->elements[b] = n;
+	r->cells[b] = r->own_cells[of] + at;
+	r->sets[b] = r->own_sets[of] + at * w->words;
+	r->readers[b] = r->own_readers[of] + at * w->v->schedules[rank]->n_lanes;
+}
+
+/* Whether a rank's input holds anything at the start. */
+static bool given(const struct ddl__verify *v, int rank)
+{
+	return v->collective != DDL__BROADCAST || rank == v->root;
+}
+
+static int buffers_init(const struct world *w, int rank)
+{
+	struct rank *r = &w->ranks[rank];
+	const struct ddl__shape *s = &r->shape;
+	uint64_t scratch = w->v->schedules[rank]->scratch_elements;
+	uint64_t in_end = s->input_at + s->input, out_end = s->output_at + s->output;
+	int rc = memory_init(w, rank, DDL__SCRATCH, scratch);
+	if (w->v->in_place) {
+		rc = rc ? rc : memory_init(w, rank, DDL__INPUT, in_end > out_end ? in_end : out_end);
+	} else {
+		rc = rc ? rc : memory_init(w, rank, DDL__INPUT, s->input);
+		rc = rc ? rc : memory_init(w, rank, DDL__OUTPUT, s->output);
+	}
+	if (rc < 0)
+		return rc;
+	window(w, rank, DDL__SCRATCH, scratch, DDL__SCRATCH, 0);
+	window(w, rank, DDL__INPUT, s->input, DDL__INPUT, w->v->in_place ? s->input_at : 0);
+	window(w, rank, DDL__OUTPUT, s->output, w->v->in_place ? DDL__INPUT : DDL__OUTPUT, w->v->in_place ? s->output_at : 0);
+	for (uint64_t i = 0; i < s->input && given(w->v, rank); i++) {
+		r->cells[DDL__INPUT][i].defined = true;
+		r->cells[DDL__INPUT][i].origin = i;
+		set_of(w, rank, DDL__INPUT, i)[rank / 64] |= 1ULL << (rank % 64);
 	}
 	return 0;
+}
+
+/* What the rank's buffers hold; an all-to-all by counts takes its own row and column of them. */
+static int shape_init(const struct world *w, int rank)
+{
+	const struct ddl__verify *v = w->v;
+	const struct ddl__layout layout = { .n_ranks = v->n_ranks };
+	bool matrix = v->collective == DDL__ALLTOALL && v->counts;
+	size_t n = (size_t)v->n_ranks, *column = matrix ? calloc(n, sizeof(*column)) : NULL;
+	if (matrix && !column)
+		return -ENOMEM;
+	for (size_t r = 0; matrix && r < n; r++)
+		column[r] = v->counts[r * n + (size_t)rank];
+	const struct ddl__build build = { .layout = &layout,
+					  .rank = rank,
+					  .count = v->count,
+					  .counts = matrix ? v->counts + (size_t)rank * n : v->counts,
+					  .recv_counts = column,
+					  .root = v->root,
+					  .peer = v->peer };
+	int rc = ddl__shape_of(v->collective, &build, &w->ranks[rank].shape);
+	free(column);
+	return rc;
 }
 
 static int rank_init(const struct world *w, int rank)
@@ -422,20 +552,10 @@ static int rank_init(const struct world *w, int rank)
 	r->lanes = calloc(s->n_lanes + 1, sizeof(*r->lanes));
 	if (!r->lanes)
 		return -ENOMEM;
-	int rc = 0;
+	int rc = shape_init(w, rank);
 	for (uint32_t l = 0; rc == 0 && l < s->n_lanes; l++)
 		rc = lane_init(w, rank, l, &r->lanes[l]);
-	for (int b = 0; rc == 0 && b < DDL__BUFFERS; b++) {
-		if (b != DDL__OUTPUT || !w->v->in_place) {
-			rc = buffer_init(w, rank, b);
-			continue;
-		}
-		r->cells[b] = r->cells[DDL__INPUT];
-		r->sets[b] = r->sets[DDL__INPUT];
-		r->readers[b] = r->readers[DDL__INPUT];
-		r->elements[b] = r->elements[DDL__INPUT];
-	}
-	return rc;
+	return rc ? rc : buffers_init(w, rank);
 }
 
 /* Each lane that sends learns where its slices land. */
@@ -466,11 +586,9 @@ static void rank_fini(const struct world *w, int rank)
 	}
 	free(r->lanes);
 	for (int b = 0; b < DDL__BUFFERS; b++) {
-		if (b == DDL__OUTPUT && w->v->in_place)
-			continue;
-		free(r->cells[b]);
-		free(r->sets[b]);
-		free(r->readers[b]);
+		free(r->own_cells[b]);
+		free(r->own_sets[b]);
+		free(r->own_readers[b]);
 	}
 }
 
@@ -487,7 +605,7 @@ int ddl__verify(const struct ddl__verify *verify, struct ddl_error *err)
 	for (; rc == 0 && made < verify->n_ranks; made++) {
 		rc = rank_init(&w, made);
 		if (rc < 0)
-			ddl__error_set(err, rc, "out of memory");
+			ddl__error_set(err, rc, "%s", strerror(-rc));
 	}
 	if (rc == 0)
 		connect_lanes(&w);

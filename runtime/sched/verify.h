@@ -16,15 +16,18 @@ struct ddl__verify {
 	enum ddl__collective collective;              /* what the schedules should do */
 	const struct ddl__schedule *const *schedules; /* one a rank */
 	int n_ranks;                                  /* at least 1 */
-	uint64_t count;                               /* elements */
-	int root;                                     /* of a broadcast; else -1 */
-	bool in_place;                                /* input and output are the same memory */
+	uint64_t count;                               /* elements; of one block where there is a block a rank */
+	const size_t *counts; /* blocks by counts: each rank's; of an all-to-all: [i * n_ranks + j] from i to j; NULL: count each */
+	int root;             /* of rooted collectives, the sender of a send/receive; else -1 */
+	int peer;             /* the receiver of a send/receive; else not read */
+	bool in_place;        /* input and output share memory: see struct ddl__shape */
 };
 
 /*
  * Returns 0 if, whatever the timing:
  *   - every element of the result holds the contribution of every rank to that element exactly once, divided once where a mean is
- *     asked for (all-reduce); the root's value (broadcast); no rank ends before all have started (barrier);
+ *     asked for (all-reduce, reduce, reduce-scatter); the element of the input of the rank that it must come from (broadcast,
+ *     all-gather, gather, scatter, all-to-all, send/receive); no rank ends before all have started (barrier);
  *   - nothing is read before it is written, the input is never written, nothing is out of bounds;
  *   - steps of different lanes that touch the same element are ordered by waits;
  *   - lanes fit together: both ends name each other, send and receive the same slices, nothing is left over;
