@@ -11,6 +11,7 @@ setup() {
 	export TMPDIR=$BATS_TEST_TMPDIR/tmp mark=ddl-run-test-$$-$BATS_TEST_NUMBER
 	mkdir -p "$TMPDIR"
 	unset DDL_MODE DDL_PLAN DDL_TIMEOUT PMIX_NAMESPACE PMIX_RANK
+	! "$ddl" run true 2>&1 | grep -q 'built without PMIx' || skip "this build has no PMIx"
 }
 
 # No process that carries our mark may run any more, and nothing may lie in the folder for temporary files.
