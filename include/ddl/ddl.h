@@ -143,8 +143,8 @@ int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **co
 
 /*
  * ddl_comm_destroy - frees a communicator and what it owns. Requests must have been freed before. NULL does nothing.
- * Says goodbye to the connected peers and waits for theirs, so that what is under way arrives; bounded by the communicator's
- * deadline, and at once after an abort.
+ * Says goodbye to the connected peers and waits for theirs, so that what is under way arrives; bounded by ten seconds or the
+ * deadline; after a failure by a second, for the peers to hear of it.
  */
 void ddl_comm_destroy(struct ddl_comm *comm);
 

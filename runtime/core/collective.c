@@ -149,14 +149,14 @@ int ddl_test(struct ddl_request *request)
 		return rc;
 	ddl__engine_poke(request->comm);
 	if (ddl__engine_overdue(request))
-		ddl__engine_wait(request->comm, settled, request, 1); /* one pass: fails it */
+		ddl__engine_wait(request->comm, settled, request, 1, false); /* one pass: fails it */
 	return state(request);
 }
 
 int ddl_wait(struct ddl_request *request)
 {
 	if (!state(request))
-		ddl__engine_wait(request->comm, settled, request, 0);
+		ddl__engine_wait(request->comm, settled, request, 0, false);
 	int rc = state(request);
 	return rc < 0 ? rc : 0;
 }

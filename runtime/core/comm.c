@@ -21,7 +21,7 @@
 #include "settings.h"
 #include "trace.h"
 
-enum { SPIN_NS = 20000, GOODBYE_MS_MAX = 10000 };
+enum { SPIN_NS = 20000, GOODBYE_MS_MAX = 10000, ABORT_MS_MAX = 1000 };
 
 const char *ddl_version(void)
 {
@@ -227,8 +227,6 @@ done:
 		boot->ops->close(boot);
 	free(facts);
 	if (rc < 0) {
-		if (c)
-			atomic_store(&c->failed, rc); /* nobody to say goodbye to */
 		ddl_comm_destroy(c);
 		return rc;
 	}
@@ -255,7 +253,6 @@ int ddl__comm_create_loop(struct ddl__loop_world *world, const char *plan_text, 
 	rc = rc ? rc : ddl__plan_decode(plan_text, strlen(plan_text), &plan, err);
 	rc = rc ? rc : adopt(c, plan, node_of_rank, NULL, secret, err);
 	if (rc < 0) {
-		atomic_store(&c->failed, rc);
 		ddl_comm_destroy(c);
 		return rc;
 	}
@@ -272,21 +269,23 @@ static bool all_left(void *context)
 	return true;
 }
 
+/* Says goodbye, or sees to it that the peers hear of the failure. */
 static void say_goodbye(struct ddl_comm *comm)
 {
-	int ms = comm->timeout_ms < GOODBYE_MS_MAX ? comm->timeout_ms : GOODBYE_MS_MAX;
+	bool failed = atomic_load(&comm->failed);
+	int ms = failed ? ABORT_MS_MAX : comm->timeout_ms < GOODBYE_MS_MAX ? comm->timeout_ms : GOODBYE_MS_MAX;
 	pthread_mutex_lock(&comm->lock);
-	for (size_t t = 0; t < comm->n_transports; t++)
+	for (size_t t = 0; t < comm->n_transports && !failed; t++)
 		comm->transports[t]->ops->goodbye(comm->transports[t]);
 	pthread_mutex_unlock(&comm->lock);
-	ddl__engine_wait(comm, all_left, comm, ddl__now_ns() + (uint64_t)ms * 1000000);
+	ddl__engine_wait(comm, all_left, comm, ddl__now_ns() + (uint64_t)ms * 1000000, failed);
 }
 
 void ddl_comm_destroy(struct ddl_comm *comm)
 {
 	if (!comm)
 		return;
-	if (!atomic_load(&comm->failed))
+	if (comm->layout)
 		say_goodbye(comm);
 	ddl__engine_thread_stop(comm);
 	ddl__cache_clear(comm);

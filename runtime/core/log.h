@@ -8,7 +8,7 @@
 enum ddl__log_level {
 	DDL__LOG_ERROR = 0,   /* a call fails because of it */
 	DDL__LOG_WARNING = 1, /* it works, but not as asked */
-	DDL__LOG_INFO = 2,    /* once a communicator */
+	DDL__LOG_INFO = 2,    /* once a communicator; failures, which the caller is told of anyway */
 	DDL__LOG_DEBUG = 3,   /* once a request or connection */
 };
 

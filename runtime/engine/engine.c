@@ -52,7 +52,7 @@ void ddl__engine_fail(struct ddl_comm *comm, int code, const char *format, ...)
 	for (struct ddl_request *r = comm->active; r; r = r->next)
 		atomic_store(&r->active, false);
 	comm->active = NULL;
-	ddl__log(DDL__LOG_ERROR, "rank %d on node %s: %s", comm->rank, ddl_comm_node_name(comm, comm->rank), comm->error.text);
+	ddl__log(DDL__LOG_INFO, "rank %d on node %s: %s", comm->rank, ddl_comm_node_name(comm, comm->rank), comm->error.text);
 	pthread_cond_broadcast(&comm->changed);
 	wake_poller(comm);
 }
@@ -295,7 +295,7 @@ static void doze(struct ddl_comm *comm, int ms)
 		return;
 	}
 	set_sleeping(comm, true);
-	if (!progress(comm) && !atomic_load(&comm->failed)) {
+	if (!progress(comm)) {
 		struct epoll_event event;
 		comm->polling = true;
 		pthread_mutex_unlock(&comm->lock);
@@ -309,12 +309,12 @@ static void doze(struct ddl_comm *comm, int ms)
 		pthread_cond_broadcast(&comm->changed);
 }
 
-bool ddl__engine_wait(struct ddl_comm *comm, bool (*done)(void *context), void *context, uint64_t deadline_ns)
+bool ddl__engine_wait(struct ddl_comm *comm, bool (*done)(void *context), void *context, uint64_t deadline_ns, bool even_failed)
 {
 	uint64_t moved = ddl__now_ns();
 	for (;;) {
 		pthread_mutex_lock(&comm->lock);
-		bool any = progress(comm), finished = done(context) || atomic_load(&comm->failed);
+		bool any = progress(comm), finished = done(context) || (!even_failed && atomic_load(&comm->failed));
 		tell_abort(comm); /* done() may have failed it */
 		uint64_t now = ddl__now_ns();
 		bool late = !finished && deadline_ns && now >= deadline_ns;
@@ -363,7 +363,7 @@ static bool stopped(void *context)
 
 static void *serve(void *context)
 {
-	ddl__engine_wait(context, stopped, context, 0);
+	ddl__engine_wait(context, stopped, context, 0, true);
 	return NULL;
 }
 

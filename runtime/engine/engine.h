@@ -125,10 +125,11 @@ void ddl__engine_poke(struct ddl_comm *comm);
 void ddl__engine_settle(struct ddl_comm *comm);
 
 /*
- * Progresses and sleeps until done(context) says so (called with the lock held; must not take it) or the communicator failed.
+ * Progresses and sleeps until done(context) says so (called with the lock held; must not take it), or the communicator failed unless
+ * `even_failed`.
  * deadline_ns 0: none. Returns false at the deadline.
  */
-bool ddl__engine_wait(struct ddl_comm *comm, bool (*done)(void *context), void *context, uint64_t deadline_ns);
+bool ddl__engine_wait(struct ddl_comm *comm, bool (*done)(void *context), void *context, uint64_t deadline_ns, bool even_failed);
 
 /* Records the first failure, completes all active requests with it and wakes everyone; the peers are told. The lock is held. */
 void ddl__engine_fail(struct ddl_comm *comm, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -335,6 +335,8 @@ int ddl__link_up(struct ddl__link *link)
 		if (rc == 0)
 			link->unannounced = rx->next;
 	}
+	if (rc == 0 && link->mesh->abort_code)
+		rc = ddl__link_abort(link);
 	if (rc)
 		return rc;
 	link->mesh->ops->pump(link);

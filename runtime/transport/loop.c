@@ -50,6 +50,7 @@ struct loop {
 	bool *connected; /* n_ranks: has a lane with it */
 	bool *left;      /* n_ranks: said goodbye */
 	bool said_goodbye;
+	bool aborted;
 	struct note *inbox;       /* newest first; under the world's lock */
 	struct channel **pending; /* announced, no tx yet */
 	size_t n_pending, room_pending;
@@ -487,7 +488,9 @@ static void tell_connected(struct loop *loop, enum note_kind kind, int code, con
 
 static void abort_(struct ddl__transport *transport, int code, const char *text)
 {
-	tell_connected((struct loop *)transport, NOTE_ABORT, code, text);
+	struct loop *loop = (struct loop *)transport;
+	loop->aborted = true;
+	tell_connected(loop, NOTE_ABORT, code, text);
 }
 
 static void goodbye(struct ddl__transport *transport)
@@ -500,6 +503,8 @@ static void goodbye(struct ddl__transport *transport)
 static bool done(const struct ddl__transport *transport)
 {
 	const struct loop *loop = (const struct loop *)transport;
+	if (loop->aborted)
+		return true;
 	for (int r = 0; r < loop->config.n_ranks; r++)
 		if (loop->connected[r] && !loop->left[r])
 			return false;

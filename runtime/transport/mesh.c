@@ -480,20 +480,28 @@ bool ddl__mesh_reaches(const struct ddl__transport *transport, int peer)
 	return mesh->peers && peer >= 0 && peer < mesh->n_ranks && mesh->peers[peer].own;
 }
 
+int ddl__link_abort(struct ddl__link *link)
+{
+	const struct ddl__mesh *mesh = link->mesh;
+	const struct ddl__frame frame = {
+		.type = DDL__FRAME_ABORT,
+		.bytes = (uint32_t)strlen(mesh->abort_text),
+		.count = (uint32_t)mesh->abort_code,
+	};
+
+	return ddl__stream_put(link->stream, &frame, mesh->abort_text, NULL, 0);
+}
+
 void ddl__mesh_abort(struct ddl__transport *transport, int code, const char *text)
 {
 	struct ddl__mesh *mesh = (struct ddl__mesh *)transport;
-	struct ddl__frame frame = {
-		.type = DDL__FRAME_ABORT,
-		.bytes = (uint32_t)strnlen(text, DDL_ERROR_TEXT_SIZE - 1),
-		.count = (uint32_t)code,
-	};
 
+	mesh->abort_code = code;
+	snprintf(mesh->abort_text, sizeof(mesh->abort_text), "%s", text);
 	for (int i = 0; i < mesh->n_ranks; i++) {
 		struct ddl__link *link = mesh->links[i];
 
-		if (link && link->state == DDL__LINK_UP && !link->said_bye && !link->mute &&
-		    ddl__stream_put(link->stream, &frame, text, NULL, 0) == 0)
+		if (link && link->state == DDL__LINK_UP && !link->said_bye && !link->mute && ddl__link_abort(link) == 0)
 			mesh->ops->pump(link);
 	}
 }
@@ -519,9 +527,16 @@ bool ddl__mesh_done(const struct ddl__transport *transport)
 {
 	const struct ddl__mesh *mesh = (const struct ddl__mesh *)transport;
 
-	for (int i = 0; i < mesh->n_ranks; i++)
-		if (mesh->links[i] && mesh->links[i]->state == DDL__LINK_UP)
+	for (int i = 0; i < mesh->n_ranks; i++) {
+		const struct ddl__link *link = mesh->links[i];
+
+		if (!link)
+			continue;
+		if (mesh->abort_code
+			    ? in_set_up(link) || (link->state == DDL__LINK_UP && !link->mute && !ddl__stream_idle(link->stream))
+			    : link->state == DDL__LINK_UP)
 			return false;
+	}
 	return true;
 }
 

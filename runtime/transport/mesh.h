@@ -186,6 +186,8 @@ struct ddl__mesh { /* first field of a transport's own struct */
 	bool telling;         /* within a ready() of ours */
 	size_t untold;        /* links down that the engine does not know of */
 	bool leaving;         /* after goodbye */
+	int abort_code;       /* after abort; 0 before */
+	char abort_text[DDL_ERROR_TEXT_SIZE];
 };
 
 /* mesh.c: the ops that a transport takes as they are, or calls from its own */
@@ -224,6 +226,8 @@ int ddl__link_write(struct ddl__link *link);
 /* For pumps, at their end: says goodbye where that is due and no lane has anything to send, closes the link when both have said
  * it, otherwise watches for room to write where something waits. */
 void ddl__link_settle(struct ddl__link *link);
+/* Tells the peer of the abort; the caller pumps. Returns 0 or the stream's error. */
+int ddl__link_abort(struct ddl__link *link);
 
 extern const struct ddl__frame_sink ddl__link_sink; /* what a link that is up listens to; context: the link */
 

@@ -120,7 +120,8 @@ struct ddl__transport_ops {
 	 * credit; the engine then looks at its lanes once more before it sleeps. off - they need not. NULL op allowed: descriptors
 	 * wake anyway. */
 	void (*sleeping)(struct ddl__transport *transport, bool on);
-	/* Tells every connected peer that the communicator is aborted; best effort, does not block. */
+	/* Tells every peer that is connected, or will be, that the communicator is aborted; best effort, does not block. Afterwards
+	 * done() tells when no connection is in the making and all is written. */
 	void (*abort)(struct ddl__transport *transport, int code, const char *text);
 	/* Says goodbye to the connected peers; afterwards done() tells when all of them said so too and everything is flushed. */
 	void (*goodbye)(struct ddl__transport *transport);

@@ -134,7 +134,7 @@ EOF
 	run_apart timeout 60 srun -N8 --mpi=pmix --ddl=ring "$task"
 	[ "$status" != 124 ]
 	for rank in 0 1 2 3 4 6 7; do
-		grep -E "rank $rank on node n[0-9]+: .*rank 5 on node n[0-9]+ (is gone|left)" <<<"$err"
+		grep -E "rank $rank \(n[0-9]+\): .*rank 5 on node n[0-9]+ (is gone|left)" <<<"$err"
 	done
 	for node in n1 n2 n3 n4 n5 n6 n7 n8; do
 		[ -z "$(cluster exec $node sh -c 'ls -A /dev/shm')" ]
