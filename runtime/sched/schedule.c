@@ -128,6 +128,12 @@ uint64_t ddl__step_slices(const struct ddl__step *step, uint64_t slice_elements)
 	return step->count <= slice_elements ? 1 : (step->count + slice_elements - 1) / slice_elements;
 }
 
+void ddl__schedule_wait(struct ddl__step *step, const struct ddl__schedule *schedule, uint32_t before)
+{
+	step->wait_lane = before;
+	step->wait_step = schedule->lanes[before].n - 1;
+}
+
 void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t *begin, uint64_t *count)
 {
 	uint64_t units = (total + grain - 1) / grain;

@@ -82,7 +82,7 @@ struct ddl__build {                       /* what a builder is told; but for ran
 	int rank;                         /* whose schedule */
 	uint64_t count;                   /* elements of the collective; of one block where it has a block a rank */
 	uint32_t wire_bytes;              /* bytes of an element on the wire */
-	const size_t *counts;             /* blocks by counts: elements of each rank's block; of an all-to-all: to each rank; NULL: count */
+	const size_t *counts;             /* blocks by counts: each rank's; of an all-to-all: to each rank; NULL: count each */
 	const size_t *recv_counts;        /* all-to-all by counts: elements from each rank; else NULL */
 	int root;                         /* of rooted collectives, the sender of a send/receive; else -1 */
 	int peer;                         /* the receiver of a send/receive; else not read */
@@ -119,6 +119,9 @@ bool ddl__step_reads(uint8_t kind);  /* has a src */
 bool ddl__step_writes(uint8_t kind); /* has a dst */
 const char *ddl__step_name(uint8_t kind);
 
+/* Makes step, the first of a later lane, wait until the last step of lane `before` so far is complete. */
+void ddl__schedule_wait(struct ddl__step *step, const struct ddl__schedule *schedule, uint32_t before);
+
 /* Part i of n of `total` elements: parts differ by one unit at most, units of `grain` elements (the last part takes the rest). */
 void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t *begin, uint64_t *count);
 
@@ -127,11 +130,17 @@ void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t
  *   ring           all-reduce: reduce-scatter and all-gather around a ring, pipelined; `rings` rings share the data
  *   multiring      all-reduce: reduce-scatter level by level, all-gather back, pipelined
  *   chain          broadcast: from the root along the ring order, pipelined
+ *   ring_blocks    reduce-scatter, all-gather: the halves of ring, blocks of any size
+ *   bruck          reduce-scatter, all-gather: ceil(log2 N) rounds, for short blocks
  *   dissemination  barrier: ceil(log2 N) rounds, round k to the rank 2^k further in ring order
  */
 int ddl__build_ring(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_multiring(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_chain(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_ring_reduce_scatter(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_ring_allgather(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_bruck_reduce_scatter(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_bruck_allgather(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_dissemination(const struct ddl__build *build, struct ddl__schedule **schedule);
 
 #endif

@@ -15,6 +15,10 @@ const struct ddl__algorithm ddl__algorithms[] = {
 	{ 4, DDL__ALLREDUCE, "multiring", "reduce-scatter and all-gather level by level of the switch tree", ddl__build_multiring },
 	{ 2, DDL__BROADCAST, "chain", "pipelined chain from the root along the ring order", ddl__build_chain },
 	{ 3, DDL__BARRIER, "dissemination", "log2 N rounds of signals", ddl__build_dissemination },
+	{ 20, DDL__REDUCE_SCATTER, "ring", "around the plan's ring; bandwidth-optimal", ddl__build_ring_reduce_scatter },
+	{ 21, DDL__REDUCE_SCATTER, "bruck", "log2 N rounds, for short blocks", ddl__build_bruck_reduce_scatter },
+	{ 22, DDL__ALLGATHER, "ring", "around the plan's ring; bandwidth-optimal", ddl__build_ring_allgather },
+	{ 23, DDL__ALLGATHER, "bruck", "log2 N rounds, for short blocks", ddl__build_bruck_allgather },
 	{ 0, 0, NULL, NULL, NULL },
 };
 

@@ -66,6 +66,8 @@ static void prove_all_algorithms(const struct ddl__layout *layout, uint64_t coun
 		struct ddl_error err = { 0 };
 		struct set set;
 		bool rooted = a->collective == DDL__BROADCAST;
+		if (a->collective >= DDL__REDUCE_SCATTER)
+			continue; /* proved in sched_blocks.c */
 		build_all(layout, a, count, rings, slice_bytes, rooted ? root : -1, &set);
 		for (int in_place = rooted; in_place < 2; in_place++)
 			if (prove(&set, a->collective, a->collective == DDL__BARRIER ? 0 : count, rooted ? root : -1, in_place,
