@@ -24,7 +24,7 @@
  * tasks are set to what is there. rails is set to the smallest number of usable interfaces.
  * plan            freed with ddl__plan_destroy()
  * node_of_rank    n_ranks indices into plan->nodes; caller frees
- * Returns 0; -EBADMSG (text); -ENOMEM.
+ * Returns 0; -EBADMSG or -EPROTO (text); -EINVAL (no ranks, or a node name that is not possible); -ENOMEM.
  */
 int ddl__merge(const char *text, const struct ddl__place *places, size_t n_ranks, const char *job,
 	       const struct ddl__options *options, struct ddl__plan **plan, size_t **node_of_rank, struct ddl_error *err);
