@@ -215,6 +215,117 @@ int ddl_barrier_init(struct ddl_comm *comm, const struct ddl_request_options *op
 		     struct ddl_error *err);
 
 /*
+ * ddl_reduce_scatter_init, ddl_reduce_scatter_counts_init - a persistent reduce-scatter: each rank gets its block of the reduction.
+ * With counts[] each rank's block (equal blocks: count each) and begin[r] the sum of the counts of the ranks below r,
+ * recv[i] = op over all ranks r of send_r[begin[me] + i], i < counts[me].
+ *
+ * send     as many elements as all blocks together
+ * recv     counts[me] elements. In place: recv == send + begin[me]; then the rest of send stays as it is, whatever its const says
+ *          about the block
+ * counts   ddl_comm_size() numbers of elements, 0 allowed; copied. The same on every rank
+ * Other arguments, ownership, threads and errors as in ddl_allreduce_init(). A buffer whose count is 0 may be NULL; buffers that
+ * overlap otherwise than in place are refused (-EINVAL), here and in all collectives below. A given plan, count and algorithm gives
+ * the same bits in every run.
+ * Source: the first half of the ring all-reduce (Patarasuk and Yuan, 2009); for short blocks Bruck, Ho, Kipnis, Upfal and
+ * Weathersby, "Efficient algorithms for all-to-all communications in multiport message-passing systems", 1997, run backwards.
+ */
+int ddl_reduce_scatter_init(const void *send, void *recv, size_t count, enum ddl_type type, enum ddl_op op, struct ddl_comm *comm,
+			    const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);
+int ddl_reduce_scatter_counts_init(const void *send, void *recv, const size_t *counts, enum ddl_type type, enum ddl_op op,
+				   struct ddl_comm *comm, const struct ddl_request_options *options, struct ddl_request **request,
+				   struct ddl_error *err);
+
+/*
+ * ddl_allgather_init, ddl_allgather_counts_init - a persistent all-gather: every rank gets all ranks' blocks, in the order of ranks.
+ * recv[begin[r] + i] = send_r[i], i < counts[r]; counts and begin as in ddl_reduce_scatter_counts_init().
+ *
+ * send     counts[me] elements. In place: send == recv + begin[me]
+ * recv     as many elements as all blocks together
+ * Elements travel natively: the copies are exact. The rest as in ddl_reduce_scatter_init().
+ * Source: the second half of the ring all-reduce; for short blocks Bruck and others, 1997.
+ */
+int ddl_allgather_init(const void *send, void *recv, size_t count, enum ddl_type type, struct ddl_comm *comm,
+		       const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);
+int ddl_allgather_counts_init(const void *send, void *recv, const size_t *counts, enum ddl_type type, struct ddl_comm *comm,
+			      const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);
+
+/*
+ * ddl_reduce_init - a persistent reduce: on rank root, recv[i] = op over all ranks r of send_r[i], i < count.
+ *
+ * recv     count elements on root; not looked at elsewhere, may be NULL. In place on root: recv == send
+ * The rest as in ddl_allreduce_init().
+ * Source: pipelined chain along the ring order to the root; for short messages a tree of degree 4.
+ */
+int ddl_reduce_init(const void *send, void *recv, size_t count, enum ddl_type type, enum ddl_op op, int root, struct ddl_comm *comm,
+		    const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);
+
+/*
+ * ddl_alltoall_init, ddl_alltoall_counts_init - a persistent all-to-all: every rank sends each rank a block of its own.
+ * With send_counts[] and recv_counts[] (equal blocks: count each) and their sums below r send_begin[r] and recv_begin[r],
+ * recv[recv_begin[r] + i] = send_r[send_begin_r[me] + i], i < recv_counts[me][r] = send_counts_r[me].
+ *
+ * send, recv                as many elements as their blocks together. In place: recv == send, where as much goes to each rank as
+ *                           comes from it
+ * send_counts, recv_counts  ddl_comm_size() numbers of elements, 0 allowed; copied. What a rank sends another is what that
+ *                           other expects; each pair that exchanges something checks it before the first byte (-EPROTO)
+ * Elements travel natively. The rest as in ddl_reduce_scatter_init().
+ * Source: pairwise exchange; in round k the positions of the ring order whose sum is k modulo N meet.
+ */
+int ddl_alltoall_init(const void *send, void *recv, size_t count, enum ddl_type type, struct ddl_comm *comm,
+		      const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);
+int ddl_alltoall_counts_init(const void *send, const size_t *send_counts, void *recv, const size_t *recv_counts, enum ddl_type type,
+			     struct ddl_comm *comm, const struct ddl_request_options *options, struct ddl_request **request,
+			     struct ddl_error *err);
+
+/*
+ * ddl_gather_init, ddl_gather_counts_init - a persistent gather: rank root gets all ranks' blocks, in the order of ranks:
+ * on root, recv[begin[r] + i] = send_r[i], i < counts[r]; counts and begin as in ddl_reduce_scatter_counts_init().
+ *
+ * send     counts[me] elements. In place on root: send == recv + begin[root]
+ * recv     on root as many elements as all blocks together; not looked at elsewhere, may be NULL
+ * counts   the same on every rank, not on root alone
+ * Elements travel natively. The rest as in ddl_reduce_scatter_init().
+ * Source: straight to the root; for short blocks a binomial tree.
+ */
+int ddl_gather_init(const void *send, void *recv, size_t count, enum ddl_type type, int root, struct ddl_comm *comm,
+		    const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);
+int ddl_gather_counts_init(const void *send, void *recv, const size_t *counts, enum ddl_type type, int root, struct ddl_comm *comm,
+			   const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);
+
+/*
+ * ddl_scatter_init, ddl_scatter_counts_init - a persistent scatter: each rank gets its block of rank root's buffer:
+ * recv[i] = send_root[begin[me] + i], i < counts[me]; counts and begin as in ddl_reduce_scatter_counts_init().
+ *
+ * send     on root as many elements as all blocks together; not looked at elsewhere, may be NULL
+ * recv     counts[me] elements. In place on root: recv == send + begin[root]
+ * counts   the same on every rank, not on root alone
+ * Elements travel natively. The rest as in ddl_reduce_scatter_init().
+ * Source: straight from the root; for short blocks a binomial tree.
+ */
+int ddl_scatter_init(const void *send, void *recv, size_t count, enum ddl_type type, int root, struct ddl_comm *comm,
+		     const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);
+int ddl_scatter_counts_init(const void *send, void *recv, const size_t *counts, enum ddl_type type, int root, struct ddl_comm *comm,
+			    const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);
+
+/*
+ * ddl_send_init, ddl_recv_init - a persistent message from one rank to another, made by these two only.
+ * The n-th ddl_send_init() to a peer with a tag meets the peer's n-th ddl_recv_init() from this rank with that tag; each start of
+ * the one meets a start of the other. Requests of different tags, directions or peers are independent of each other, and of the
+ * order in which collectives are created.
+ *
+ * buffer   count elements of type, the same on both sides (else -EPROTO); borrowed until ddl_request_free()
+ * peer     the other rank; not this one
+ * tag      any number
+ * options  as in ddl_allreduce_init(); the same on both sides
+ * Elements travel natively. A send is complete when the buffer may be written again; short ones may be before the peer has started.
+ * The rest as in ddl_allreduce_init(). Source: none, one lane.
+ */
+int ddl_send_init(const void *buffer, size_t count, enum ddl_type type, int peer, uint32_t tag, struct ddl_comm *comm,
+		  const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);
+int ddl_recv_init(void *buffer, size_t count, enum ddl_type type, int peer, uint32_t tag, struct ddl_comm *comm,
+		  const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);
+
+/*
  * ddl_start - starts a request. Does not block, allocates nothing.
  * Returns 0; -EINVAL if it is already active; or the error that aborted the communicator.
  */
@@ -240,13 +351,32 @@ int ddl_wait(struct ddl_request *request);
 int ddl_request_free(struct ddl_request *request);
 
 /*
- * ddl_allreduce, ddl_broadcast, ddl_barrier - the blocking forms. They look a matching persistent request up in a cache of the
- * communicator (same collective, count, type, operation and root; the buffers may change) and start it; the first call of a
- * kind pays for its creation. Called in the same order on every rank. Returns 0 or negative as the _init form and ddl_wait().
+ * ddl_allreduce, ddl_broadcast, ddl_barrier and so on - the blocking forms; arguments as in the _init form. They look a matching
+ * persistent request up in a cache of the communicator (same collective, counts, type, operation and root; the buffers may change)
+ * and start it; the first call of a kind pays for its creation. Called in the same order on every rank; ddl_alltoall_counts() makes
+ * its request anew each time. Returns 0 or negative as the _init form and ddl_wait().
+ *
+ * ddl_send, ddl_recv - the blocking forms of a message. A blocking send meets a blocking receive, in the order of calls of the two
+ * ranks with that tag. A long send may wait for the receive: two ranks that both send first may wait for ever.
  */
 int ddl_allreduce(const void *send, void *recv, size_t count, enum ddl_type type, enum ddl_op op, struct ddl_comm *comm);
 int ddl_broadcast(void *buffer, size_t count, enum ddl_type type, int root, struct ddl_comm *comm);
 int ddl_barrier(struct ddl_comm *comm);
+int ddl_reduce_scatter(const void *send, void *recv, size_t count, enum ddl_type type, enum ddl_op op, struct ddl_comm *comm);
+int ddl_reduce_scatter_counts(const void *send, void *recv, const size_t *counts, enum ddl_type type, enum ddl_op op,
+			      struct ddl_comm *comm);
+int ddl_allgather(const void *send, void *recv, size_t count, enum ddl_type type, struct ddl_comm *comm);
+int ddl_allgather_counts(const void *send, void *recv, const size_t *counts, enum ddl_type type, struct ddl_comm *comm);
+int ddl_reduce(const void *send, void *recv, size_t count, enum ddl_type type, enum ddl_op op, int root, struct ddl_comm *comm);
+int ddl_alltoall(const void *send, void *recv, size_t count, enum ddl_type type, struct ddl_comm *comm);
+int ddl_alltoall_counts(const void *send, const size_t *send_counts, void *recv, const size_t *recv_counts, enum ddl_type type,
+			struct ddl_comm *comm);
+int ddl_gather(const void *send, void *recv, size_t count, enum ddl_type type, int root, struct ddl_comm *comm);
+int ddl_gather_counts(const void *send, void *recv, const size_t *counts, enum ddl_type type, int root, struct ddl_comm *comm);
+int ddl_scatter(const void *send, void *recv, size_t count, enum ddl_type type, int root, struct ddl_comm *comm);
+int ddl_scatter_counts(const void *send, void *recv, const size_t *counts, enum ddl_type type, int root, struct ddl_comm *comm);
+int ddl_send(const void *buffer, size_t count, enum ddl_type type, int peer, uint32_t tag, struct ddl_comm *comm);
+int ddl_recv(void *buffer, size_t count, enum ddl_type type, int peer, uint32_t tag, struct ddl_comm *comm);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "boot.h"
-#include "collective.h"
+#include "cache.h"
 #include "engine.h"
 #include "error.h"
 #include "exchange.h"

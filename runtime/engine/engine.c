@@ -17,6 +17,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "channel.h"
 #include "error.h"
 #include "log.h"
 #include "trace.h"
@@ -73,20 +74,39 @@ static void tell_abort(struct ddl_comm *comm)
 		comm->transports[t]->ops->abort(comm->transports[t], comm->error.code, text);
 }
 
+/* The request that a peer speaks of; NULL: it was freed. False: it is not created here yet. */
+static bool find_request(const struct ddl_comm *comm, int peer, const struct ddl__lane *lane, const struct ddl_request **request)
+{
+	if (lane->request & DDL__CHANNEL_BIT)
+		return ddl__channel_find(comm, peer, lane, request);
+	if (lane->request >= comm->n_requests)
+		return false;
+	*request = comm->requests[lane->request];
+	return true;
+}
+
+/* Fails the communicator if the peer's call is not this rank's. */
+static void compare_calls(struct ddl_comm *comm, const struct ddl_request *r, int peer, const struct ddl__lane *lane)
+{
+	const struct ddl__call call = ddl__request_call(r, peer);
+	char mine[160], theirs[160];
+	if (memcmp(&call, &lane->call, sizeof(call)) == 0)
+		return;
+	ddl__call_describe(&call, mine, sizeof(mine));
+	ddl__call_describe(&lane->call, theirs, sizeof(theirs));
+	ddl__engine_fail(comm, -EPROTO,
+			 "ranks disagree on request %u: rank %d asks for %s, rank %d on node %s for %s; all ranks must make the "
+			 "same calls in the same order",
+			 lane->request, comm->rank, mine, peer, ddl_comm_node_name(comm, peer), theirs);
+}
+
 static void on_announced(void *context, int peer, const struct ddl__lane *lane)
 {
 	struct ddl_comm *comm = context;
-	if (lane->request < comm->n_requests) {
-		const struct ddl_request *r = comm->requests[lane->request];
-		if (!r || memcmp(&r->call, &lane->call, sizeof(r->call)) == 0)
-			return;
-		char mine[160], theirs[160];
-		ddl__call_describe(&r->call, mine, sizeof(mine));
-		ddl__call_describe(&lane->call, theirs, sizeof(theirs));
-		ddl__engine_fail(comm, -EPROTO,
-				 "ranks disagree on request %u: rank %d asks for %s, rank %d on node %s for %s; all ranks must "
-				 "make the same calls in the same order",
-				 lane->request, comm->rank, mine, peer, ddl_comm_node_name(comm, peer), theirs);
+	const struct ddl_request *r;
+	if (find_request(comm, peer, lane, &r)) {
+		if (r)
+			compare_calls(comm, r, peer, lane);
 		return;
 	}
 	if (comm->n_early == comm->room_early) {
@@ -99,7 +119,7 @@ static void on_announced(void *context, int peer, const struct ddl__lane *lane)
 		comm->early = more;
 		comm->room_early = room;
 	}
-	comm->early[comm->n_early++] = (struct ddl__early){ lane->request, peer, lane->call };
+	comm->early[comm->n_early++] = (struct ddl__early){ peer, *lane };
 }
 
 static void on_lost(void *context, int peer, int code, const char *detail)
@@ -420,6 +440,7 @@ void ddl__engine_fini(struct ddl_comm *comm)
 		close(comm->epoll_fd);
 	if (comm->wake_fd >= 0)
 		close(comm->wake_fd);
+	ddl__channels_fini(comm);
 	free(comm->requests);
 	free(comm->early);
 	free(comm->left);

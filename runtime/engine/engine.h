@@ -35,9 +35,22 @@ struct ddl__lane_state {
 	bool done;                               /* through and flushed */
 };
 
+struct ddl__channel; /* channel.h */
+
+struct ddl__request_args { /* what a request is made by; pointers are borrowed while it is made */
+	struct ddl__call call;
+	const size_t *counts;      /* see struct ddl__build */
+	const size_t *recv_counts; /* see struct ddl__build */
+	int peer;                  /* the receiver of a send/receive */
+	uint32_t tag;              /* of a send/receive */
+};
+
 struct ddl_request {
 	struct ddl_comm *comm;              /* borrowed */
-	uint32_t id;                        /* the same on every rank */
+	uint32_t id;                        /* the same on every rank that takes part */
+	uint64_t *pair_digests;             /* all-to-all by counts: tells the counts with each rank apart; owned; else NULL */
+	struct ddl__channel *channel;       /* of a send/receive; else NULL */
+	struct ddl_request *channel_next;   /* in the channel's list */
 	struct ddl__call call;              /* compared with the peers' */
 	const void *send;                   /* user's, borrowed */
 	void *recv;                         /* user's, borrowed */
@@ -53,9 +66,8 @@ struct ddl_request {
 };
 
 struct ddl__early { /* an announcement for a request that is not created here yet */
-	uint32_t request;
 	int peer;
-	struct ddl__call call;
+	struct ddl__lane lane;
 };
 
 struct ddl__cached {                 /* a request of the blocking calls */
@@ -84,7 +96,8 @@ struct ddl_comm {
 	struct ddl_request *active;    /* started; highest priority first, then in order of starts */
 	struct ddl_request **requests; /* by id; NULL: freed */
 	uint32_t n_requests, room_requests;
-	struct ddl__early *early; /* announcements ahead of us */
+	struct ddl__channel *channels; /* of send/receive; owned */
+	struct ddl__early *early;      /* announcements ahead of us */
 	size_t n_early, room_early;
 	bool *left;             /* size: ranks that said goodbye; NULL before the first */
 	atomic_int failed;      /* 0, or the code of `error` */
@@ -141,9 +154,12 @@ bool ddl__engine_overdue(const struct ddl_request *request);
 void ddl__engine_check_deadline(struct ddl_request *request);
 
 /* request.c: one request. create takes the lock itself. */
-int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algorithm, const struct ddl__call *call,
+int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algorithm, const struct ddl__request_args *args,
 			struct ddl_request **request, struct ddl_error *err);
 void ddl__request_destroy(struct ddl_request *request);
+
+/* The call as a request and its peer must both describe it. */
+struct ddl__call ddl__request_call(const struct ddl_request *request, int peer);
 
 /* Puts every lane at its first step. The lock is held. */
 void ddl__request_rewind(struct ddl_request *request);
@@ -157,7 +173,7 @@ int ddl__request_waits_for_left(const struct ddl_request *request);
 /* Which step waits for whom, as a clause: "lane 0 step 3 of 30 (recv-reduce-send) waits for data from rank 1 on n1". */
 void ddl__request_describe_wait(const struct ddl_request *request, char *text, size_t size);
 
-/* "all-reduce of 1024 f32 (sum)". */
+/* "all-reduce of 1024 f32 (sum)", with whatever else ranks must agree on. */
 void ddl__call_describe(const struct ddl__call *call, char *text, size_t size);
 
 /* Monotonic clock. */

@@ -8,8 +8,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "channel.h"
 #include "engine.h"
 #include "error.h"
+#include "shape.h"
 
 uint64_t ddl__now_ns(void)
 {
@@ -18,19 +20,42 @@ uint64_t ddl__now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* "by counts (digest 1f...)", or nothing. */
+static const char *counts_text(const struct ddl__call *call, char *text, size_t size)
+{
+	text[0] = '\0';
+	if (call->counts)
+		snprintf(text, size, " by counts (digest %llx)", (unsigned long long)call->counts);
+	return text;
+}
+
 void ddl__call_describe(const struct ddl__call *call, char *text, size_t size)
 {
 	const char *name = ddl__collective_name((enum ddl__collective)call->collective);
+	const char *type = ddl__type_name((enum ddl_type)call->type);
+	unsigned long long count = call->count;
+	char counts[48], root[32] = "";
+	if (call->root >= 0)
+		snprintf(root, sizeof(root), " %s rank %d",
+			 call->collective == DDL__REDUCE || call->collective == DDL__GATHER ? "to" : "from", call->root);
+	counts_text(call, counts, sizeof(counts));
 	if (call->collective == DDL__BARRIER)
 		snprintf(text, size, "%s", name);
-	else if (call->collective == DDL__BROADCAST)
-		snprintf(text, size, "%s of %llu %s from rank %d", name, (unsigned long long)call->count,
-			 ddl__type_name((enum ddl_type)call->type), call->root);
+	else if (call->op == 0)
+		snprintf(text, size, "%s of %llu %s%s%s (priority %d, %u rings, algorithm %u)", name, count, type, counts, root,
+			 call->priority, call->rings, call->algorithm);
 	else
-		snprintf(text, size, "%s of %llu %s (%s, wire %s, priority %d, %u rings, algorithm %u)", name,
-			 (unsigned long long)call->count, ddl__type_name((enum ddl_type)call->type),
-			 ddl__op_name((enum ddl_op)call->op), ddl__wire_name((enum ddl_wire)call->wire), call->priority,
-			 call->rings, call->algorithm);
+		snprintf(text, size, "%s of %llu %s%s%s (%s, wire %s, priority %d, %u rings, algorithm %u)", name, count, type,
+			 counts, root, ddl__op_name((enum ddl_op)call->op), ddl__wire_name((enum ddl_wire)call->wire),
+			 call->priority, call->rings, call->algorithm);
+}
+
+struct ddl__call ddl__request_call(const struct ddl_request *request, int peer)
+{
+	struct ddl__call call = request->call;
+	if (request->pair_digests)
+		call.counts = request->pair_digests[peer];
+	return call;
 }
 
 void ddl__request_describe_wait(const struct ddl_request *request, char *text, size_t size)
@@ -61,14 +86,13 @@ static int open_lane(struct ddl_request *request, uint32_t index, struct ddl_err
 	struct ddl_comm *comm = request->comm;
 	struct ddl__lane_state *state = &request->lanes[index];
 	const struct ddl__steps *steps = state->steps;
-	struct ddl__lane lane = {
-		.request = request->id, .index = steps->number, .slots = request->schedule->slots, .call = request->call
-	};
+	struct ddl__lane lane = { .request = request->id, .index = steps->number, .slots = request->schedule->slots };
 	const int peers[] = { steps->recv_peer, steps->send_peer };
 	for (int end = 0; end < 2; end++) {
 		int peer = peers[end];
 		if (peer < 0)
 			continue;
+		lane.call = ddl__request_call(request, peer);
 		lane.slot_bytes = (uint32_t)(ddl__steps_slice(steps, request->schedule->slice_elements, end == 1) *
 					     request->kernels->wire_bytes);
 		if (comm->via[peer] < 0)
@@ -101,17 +125,17 @@ static void close_lanes(struct ddl_request *request)
 }
 
 /* Announcements that came before the request was created are compared now. The lock is held. */
-static void compare_early(struct ddl_comm *comm, uint32_t id)
+static void compare_early(struct ddl_comm *comm, const struct ddl_request *request)
 {
-	size_t kept = 0;
-	for (size_t i = 0; i < comm->n_early; i++) {
+	const struct ddl__channel *channel = request->channel;
+	size_t kept = 0, n = comm->n_early;
+	for (size_t i = 0; i < n; i++) {
 		const struct ddl__early early = comm->early[i];
-		if (early.request != id) {
+		if (early.lane.request == request->id &&
+		    (!channel || (early.peer == channel->peer && early.lane.index == channel->tag)))
+			ddl__engine_events.announced(comm, early.peer, &early.lane);
+		else
 			comm->early[kept++] = early;
-			continue;
-		}
-		const struct ddl__lane lane = { .request = id, .call = early.call };
-		ddl__engine_events.announced(comm, early.peer, &lane);
 	}
 	comm->n_early = kept;
 }
@@ -132,6 +156,34 @@ static int enter(struct ddl_comm *comm, struct ddl_request *request)
 	return 0;
 }
 
+/* Gives a send/receive its id: its place among those of the two ranks. The lock is held. */
+static int enter_channel(struct ddl_comm *comm, struct ddl_request *request, const struct ddl__request_args *args)
+{
+	bool sends = args->call.root == comm->rank;
+	struct ddl__channel *channel = ddl__channel_get(comm, sends ? args->peer : args->call.root, args->tag, sends);
+	if (!channel)
+		return -ENOMEM;
+	ddl__channel_enter(channel, request);
+	return 0;
+}
+
+/* An all-to-all by counts is agreed on pair by pair: the lower rank's count comes first. */
+static int digest_pairs(struct ddl_request *r, const struct ddl__request_args *args)
+{
+	int me = r->comm->rank;
+	if (r->call.collective != DDL__ALLTOALL || !args->counts)
+		return 0;
+	r->pair_digests = calloc((size_t)r->comm->size, sizeof(*r->pair_digests));
+	if (!r->pair_digests)
+		return -ENOMEM;
+	for (int p = 0; p < r->comm->size; p++) {
+		size_t there = args->counts[p], back = args->recv_counts[p];
+		const size_t pair[] = { me < p ? there : back, me < p ? back : there };
+		r->pair_digests[p] = ddl__counts_digest(2, pair);
+	}
+	return 0;
+}
+
 static int allocate(struct ddl_request *r, struct ddl_error *err)
 {
 	r->lanes = calloc(r->schedule->n_lanes ? r->schedule->n_lanes : 1, sizeof(*r->lanes));
@@ -145,9 +197,10 @@ static int allocate(struct ddl_request *r, struct ddl_error *err)
 	return 0;
 }
 
-int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algorithm, const struct ddl__call *call,
+int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algorithm, const struct ddl__request_args *args,
 			struct ddl_request **request, struct ddl_error *err)
 {
+	const struct ddl__call *call = &args->call;
 	struct ddl_request *r = calloc(1, sizeof(*r));
 	if (!r)
 		return ddl__error_set(err, -ENOMEM, "out of memory for a request");
@@ -159,7 +212,11 @@ int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algo
 					  .rank = comm->rank,
 					  .count = call->count,
 					  .wire_bytes = r->kernels->wire_bytes,
+					  .counts = args->counts,
+					  .recv_counts = args->recv_counts,
 					  .root = call->root,
+					  .peer = args->peer,
+					  .tag = args->tag,
 					  .rings = call->rings };
 	int rc = algorithm->build(&build, &r->schedule);
 	if (rc < 0) {
@@ -167,13 +224,15 @@ int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algo
 		return ddl__error_set(err, rc, "the schedule for %s could not be built: %s", algorithm->name, strerror(-rc));
 	}
 	rc = allocate(r, err);
+	if (rc == 0 && digest_pairs(r, args) < 0)
+		rc = ddl__error_set(err, -ENOMEM, "out of memory for a request");
 	pthread_mutex_lock(&comm->lock);
-	if (rc == 0 && enter(comm, r) < 0)
+	if (rc == 0 && (call->collective == DDL__SENDRECV ? enter_channel(comm, r, args) : enter(comm, r)) < 0)
 		rc = ddl__error_set(err, -ENOMEM, "out of memory for a request");
 	for (uint32_t l = 0; rc == 0 && l < r->schedule->n_lanes; l++)
 		rc = open_lane(r, l, err);
 	if (rc == 0)
-		compare_early(comm, r->id);
+		compare_early(comm, r);
 	pthread_mutex_unlock(&comm->lock);
 	if (rc < 0) {
 		ddl__request_destroy(r);
@@ -188,13 +247,16 @@ void ddl__request_destroy(struct ddl_request *request)
 {
 	struct ddl_comm *comm = request->comm;
 	pthread_mutex_lock(&comm->lock);
-	if (request->id < comm->n_requests && comm->requests[request->id] == request)
+	if (request->channel)
+		ddl__channel_leave(request);
+	else if (request->id < comm->n_requests && comm->requests[request->id] == request)
 		comm->requests[request->id] = NULL;
 	close_lanes(request);
 	pthread_mutex_unlock(&comm->lock);
 	ddl__schedule_destroy(request->schedule);
 	free(request->lanes);
 	free(request->scratch);
+	free(request->pair_digests);
 	free(request);
 }
 

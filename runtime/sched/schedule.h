@@ -86,6 +86,7 @@ struct ddl__build {                       /* what a builder is told; but for ran
 	const size_t *recv_counts;        /* all-to-all by counts: elements from each rank; else NULL */
 	int root;                         /* of rooted collectives, the sender of a send/receive; else -1 */
 	int peer;                         /* the receiver of a send/receive; else not read */
+	uint32_t tag;                     /* of a send/receive: number of its lane */
 	uint32_t rings;                   /* rings that share the data, at least 1 */
 	const uint32_t *dims;             /* dimensions of multiring; NULL: those of the tree */
 	size_t n_dims;                    /* how many */
@@ -132,6 +133,7 @@ void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t
  *   chain          broadcast: from the root along the ring order, pipelined
  *   ring_blocks    reduce-scatter, all-gather: the halves of ring, blocks of any size
  *   bruck          reduce-scatter, all-gather: ceil(log2 N) rounds, for short blocks
+ *   point          send/receive: one lane
  *   dissemination  barrier: ceil(log2 N) rounds, round k to the rank 2^k further in ring order
  */
 int ddl__build_ring(const struct ddl__build *build, struct ddl__schedule **schedule);
@@ -141,6 +143,7 @@ int ddl__build_ring_reduce_scatter(const struct ddl__build *build, struct ddl__s
 int ddl__build_ring_allgather(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_bruck_reduce_scatter(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_bruck_allgather(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_point(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_dissemination(const struct ddl__build *build, struct ddl__schedule **schedule);
 
 #endif

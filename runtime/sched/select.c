@@ -19,6 +19,7 @@ const struct ddl__algorithm ddl__algorithms[] = {
 	{ 21, DDL__REDUCE_SCATTER, "bruck", "log2 N rounds, for short blocks", ddl__build_bruck_reduce_scatter },
 	{ 22, DDL__ALLGATHER, "ring", "around the plan's ring; bandwidth-optimal", ddl__build_ring_allgather },
 	{ 23, DDL__ALLGATHER, "bruck", "log2 N rounds, for short blocks", ddl__build_bruck_allgather },
+	{ 31, DDL__SENDRECV, "direct", "straight from one rank to the other", ddl__build_point },
 	{ 0, 0, NULL, NULL, NULL },
 };
 

@@ -42,7 +42,8 @@ struct ddl__call {           /* the call a request was made by; compared between
 	int32_t root;        /* -1 none */
 	uint32_t rings;      /* rings that share the data */
 	int32_t priority;    /* higher goes first */
-	uint64_t count;      /* elements */
+	uint64_t count;      /* elements; of one block where there is a block a rank */
+	uint64_t counts;     /* blocks by counts: tells the counts apart; else 0 */
 };
 
 struct ddl__lane {           /* a lane as both ends must describe it. No padding. */

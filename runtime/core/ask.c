@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ask.c - arguments checked, defaults filled in from the plan, requests made.
+ */
+#include "ask.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "error.h"
+#include "shape.h"
+
+static bool reduces(uint32_t collective)
+{
+	return collective == DDL__ALLREDUCE || collective == DDL__REDUCE_SCATTER || collective == DDL__REDUCE;
+}
+
+static bool rooted(uint32_t collective)
+{
+	return collective == DDL__BROADCAST || collective == DDL__REDUCE || collective == DDL__GATHER || collective == DDL__SCATTER;
+}
+
+/* Type, operation, ranks, and that counts are there. */
+static int check_words(const struct ddl_comm *comm, const struct ddl__ask *ask, struct ddl_error *err)
+{
+	const struct ddl__request_args *a = &ask->args;
+	if (a->call.collective == DDL__BARRIER)
+		return 0;
+	if (!ddl_type_size((enum ddl_type)a->call.type))
+		return ddl__error_set(err, -EINVAL, "type %u is unknown: use enum ddl_type", a->call.type);
+	if (reduces(a->call.collective) && (a->call.op == 0 || !ddl__op_name((enum ddl_op)a->call.op)))
+		return ddl__error_set(err, -EINVAL, "operation %u is unknown: use enum ddl_op", a->call.op);
+	if (rooted(a->call.collective) && (a->call.root < 0 || a->call.root >= comm->size))
+		return ddl__error_set(err, -EINVAL, "root %d is not a rank from 0 to %d", a->call.root, comm->size - 1);
+	if (a->call.collective == DDL__SENDRECV) {
+		int other = a->call.root == comm->rank ? a->peer : a->call.root;
+		if (other < 0 || other >= comm->size || other == comm->rank)
+			return ddl__error_set(err, -EINVAL,
+					      "rank %d cannot send to or receive from rank %d: name another rank, 0 to %d",
+					      comm->rank, other, comm->size - 1);
+	}
+	if (ask->by_counts && (!a->counts || (a->call.collective == DDL__ALLTOALL && !a->recv_counts)))
+		return ddl__error_set(err, -EINVAL, "the counts are NULL: give an array with a count for each of the %d ranks",
+				      comm->size);
+	return 0;
+}
+
+/* Whether `count` elements fit into memory. */
+static bool fits(uint64_t count, size_t size)
+{
+	return count <= SIZE_MAX / size;
+}
+
+/* The buffers: there where they are needed, and apart or in place. */
+static int check_buffers(const struct ddl__ask *ask, const struct ddl__shape *s, size_t size, struct ddl_error *err)
+{
+	const uintptr_t send = (uintptr_t)ask->send, recv = (uintptr_t)ask->recv;
+	if (!fits(s->input, size) || !fits(s->output, size))
+		return ddl__error_set(err, -EINVAL, "the count %llu is larger than memory",
+				      (unsigned long long)(s->input > s->output ? s->input : s->output));
+	if ((s->input && !ask->send) || (s->output && !ask->recv))
+		return ddl__error_set(err, -EINVAL, "the %s buffer is NULL and its count is not 0",
+				      s->input && !ask->send ? "send" : "receive");
+	if (s->input == 0 || s->output == 0 || send >= recv + s->output * size || recv >= send + s->input * size)
+		return 0;
+	const struct ddl__request_args *a = &ask->args;
+	bool alike = a->call.collective != DDL__ALLTOALL || !a->counts || s->input == s->output;
+	if (alike && send - s->input_at * size == recv - s->output_at * size)
+		return 0;
+	return ddl__error_set(
+		err, -EINVAL,
+		"the send and receive buffers overlap: to work in place they must begin %llu and %llu elements into one "
+		"memory%s",
+		(unsigned long long)s->input_at, (unsigned long long)s->output_at,
+		alike ? "" : ", and each rank must send as much to another as it gets from it");
+}
+
+/* In place, each block of an all-to-all is replaced by one of the same size. */
+static int check_exchange(const struct ddl_comm *comm, const struct ddl__ask *ask, struct ddl_error *err)
+{
+	const struct ddl__request_args *a = &ask->args;
+	for (int r = 0; a->call.collective == DDL__ALLTOALL && a->counts && ask->send == ask->recv && r < comm->size; r++)
+		if (a->counts[r] != a->recv_counts[r])
+			return ddl__error_set(
+				err, -EINVAL,
+				"all-to-all in place: %zu elements go to rank %d and %zu come from it: they must be as "
+				"many, else use two buffers",
+				a->counts[r], r, a->recv_counts[r]);
+	return 0;
+}
+
+int ddl__ask_check(const struct ddl_comm *comm, struct ddl__ask *ask, struct ddl_error *err)
+{
+	struct ddl__request_args *a = &ask->args;
+	int rc = check_words(comm, ask, err);
+	if (rc < 0)
+		return rc;
+	const struct ddl__build build = { .layout = comm->layout,
+					  .rank = comm->rank,
+					  .count = a->call.count,
+					  .counts = a->counts,
+					  .recv_counts = a->recv_counts,
+					  .root = a->call.root,
+					  .peer = a->peer };
+	struct ddl__shape shape;
+	if (ddl__shape_of((enum ddl__collective)a->call.collective, &build, &shape) < 0)
+		return ddl__error_set(err, -EINVAL, "the counts of all ranks together are larger than memory");
+	if (a->call.collective != DDL__BARRIER)
+		rc = check_buffers(ask, &shape, ddl_type_size((enum ddl_type)a->call.type), err);
+	rc = rc ? rc : check_exchange(comm, ask, err);
+	if (rc == 0 && ask->by_counts && a->call.collective == DDL__ALLTOALL) {
+		a->call.counts = 1; /* ranks differ by right: each pair of them agrees on its own */
+	} else if (rc == 0 && ask->by_counts) {
+		a->call.counts = ddl__counts_digest(comm->size, a->counts);
+		a->call.count = 0;
+		for (int r = 0; r < comm->size; r++)
+			a->call.count += a->counts[r];
+	}
+	return rc;
+}
+
+/* The options, completed: the plan's word where the caller has none. */
+static int complete_call(const struct ddl_comm *comm, const struct ddl_request_options *options, struct ddl__call *call,
+			 const struct ddl__algorithm **algorithm, struct ddl_error *err)
+{
+	static const struct ddl_request_options defaults = DDL_REQUEST_OPTIONS_INIT;
+	const struct ddl_request_options *o = options ? options : &defaults;
+	const struct ddl__options *plan = &comm->plan->options;
+	if (o->struct_size < sizeof(*o))
+		return ddl__error_set(err, -EINVAL, "ddl_request_options is not initialised: start from DDL_REQUEST_OPTIONS_INIT");
+	if (o->rings < 0 || o->rings > (int)DDL__RINGS_MAX || (unsigned)o->wire > DDL_WIRE_FLOAT16)
+		return ddl__error_set(err, -EINVAL, "ddl_request_options: rings must be 0 to %d, wire a value of enum ddl_wire",
+				      DDL__RINGS_MAX);
+	const char *forced = o->algorithm ? o->algorithm : call->collective == DDL__ALLREDUCE ? getenv("DDL_ALGO") : NULL;
+	int rc = ddl__select((enum ddl__collective)call->collective, forced && *forced ? forced : NULL, algorithm, err);
+	if (rc < 0)
+		return rc;
+	enum ddl_wire wire = o->wire ? o->wire : (enum ddl_wire)plan->wire;
+	call->algorithm = (*algorithm)->id;
+	call->rings = o->rings ? (uint32_t)o->rings : plan->rings ? plan->rings : 1;
+	call->priority = o->priority;
+	call->wire = reduces(call->collective) ? ddl__wire_resolve(wire, (enum ddl_type)call->type) : DDL_WIRE_NATIVE;
+	return 0;
+}
+
+int ddl__ask_init(struct ddl_comm *comm, struct ddl__ask *ask, const struct ddl_request_options *options,
+		  struct ddl_request **request, struct ddl_error *err)
+{
+	const struct ddl__algorithm *algorithm;
+	int rc = ddl_comm_get_error(comm, err);
+	rc = rc ? rc : ddl__ask_check(comm, ask, err);
+	rc = rc ? rc : complete_call(comm, options, &ask->args.call, &algorithm, err);
+	rc = rc ? rc : ddl__request_create(comm, algorithm, &ask->args, request, err);
+	if (rc == 0) {
+		(*request)->send = ask->send;
+		(*request)->recv = ask->recv;
+	}
+	return rc;
+}
