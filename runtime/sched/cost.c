@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cost.c - the formulas. GB/s are 1000 bytes a microsecond.
+ */
+#include "cost.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#define NODE_LATENCY_US    4.0
+#define NETWORK_LATENCY_US 40.0
+#define SWITCH_LATENCY_US  1.0 /* more for every switch higher up */
+#define NODE_GBPS          6.0
+#define NETWORK_GBPS       1.25
+#define MESSAGE_US         4.0 /* the work of one message more at the same time */
+
+static uint32_t ranks_below(const struct ddl__layout *layout, const struct ddl__vertex *vertex, struct ddl__model *model,
+			    uint32_t *height)
+{
+	uint32_t ranks = 0, highest = 0;
+	if (vertex->n_children == 0)
+		ranks = (uint32_t)(layout->first[vertex->node + 1] - layout->first[vertex->node]);
+	for (size_t i = 0; i < vertex->n_children; i++) {
+		uint32_t h;
+		ranks += ranks_below(layout, vertex->children[i], model, &h);
+		highest = h + 1 > highest ? h + 1 : highest;
+	}
+	if (model->level[highest].ranks < ranks)
+		model->level[highest].ranks = ranks;
+	*height = highest;
+	return ranks;
+}
+
+void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout)
+{
+	uint32_t height;
+	memset(model, 0, sizeof(*model));
+	model->n_ranks = ranks_below(layout, layout->plan->root, model, &height);
+	model->n_levels = height + 1;
+	for (uint32_t l = 0; l < model->n_levels; l++) {
+		struct ddl__level *level = &model->level[l];
+		level->latency_us = l == 0 ? NODE_LATENCY_US : NETWORK_LATENCY_US + (l - 1) * SWITCH_LATENCY_US;
+		level->bandwidth_GBps = l == 0 ? NODE_GBPS : NETWORK_GBPS;
+	}
+}
+
+/* Whether ranks meet at that level. */
+static bool joins(const struct ddl__model *model, uint32_t level)
+{
+	return model->level[level].ranks > (level == 0 ? 1 : model->level[level - 1].ranks);
+}
+
+/* The level at which a block of so many neighbours in ring order meets. */
+static uint32_t level_of(const struct ddl__model *model, uint64_t ranks)
+{
+	uint32_t l = 0;
+	while (l + 1 < model->n_levels && model->level[l].ranks < ranks)
+		l++;
+	return l;
+}
+
+static uint32_t sharing_at(const struct ddl__model *model, uint32_t level)
+{
+	return level == 0 ? 1 : model->level[0].ranks;
+}
+
+size_t ddl__model_dimensions(const struct ddl__model *model, struct ddl__dimension *dimensions)
+{
+	size_t n = 0;
+	uint32_t below = 1;
+	for (uint32_t l = 0; l < model->n_levels; l++) {
+		uint32_t groups = (model->level[l].ranks + below - 1) / below;
+		if (groups < 2)
+			continue;
+		dimensions[n++] = (struct ddl__dimension){ groups, l, sharing_at(model, l) };
+		below = model->level[l].ranks;
+	}
+	return n;
+}
+
+size_t ddl__model_split(const struct ddl__model *model, const uint32_t *dims, size_t n, struct ddl__dimension *dimensions)
+{
+	size_t made = 0;
+	uint64_t block = 1;
+	for (size_t i = 0; i < n; i++) {
+		block *= dims[i];
+		if (dims[i] < 2)
+			continue;
+		uint32_t level = level_of(model, block);
+		dimensions[made++] = (struct ddl__dimension){ dims[i], level, sharing_at(model, level) };
+	}
+	return made;
+}
+
+/* Time of `bytes` that each of a node's `sharing` ranks sends at that level: the slower of the node's link and the uplink. */
+static double transfer_us(const struct ddl__model *model, uint32_t level, double sharing, double bytes)
+{
+	const struct ddl__level *l = &model->level[level];
+	double us = bytes * sharing / (l->bandwidth_GBps * 1000);
+	if (level > 0 && l->uplink_GBps > 0) {
+		double ranks = sharing > 1 ? model->level[level - 1].ranks : 1, up = bytes * ranks / (l->uplink_GBps * 1000);
+		us = up > us ? up : us;
+	}
+	return us;
+}
+
+double ddl__cost_ring(const struct ddl__model *model, double bytes)
+{
+	double n = model->n_ranks, latency = 0, transfer = 0, part = 2 * (n - 1) / n * bytes;
+	for (uint32_t l = 0; l < model->n_levels; l++) {
+		double us = transfer_us(model, l, 1, part);
+		if (!joins(model, l))
+			continue;
+		latency = model->level[l].latency_us > latency ? model->level[l].latency_us : latency;
+		transfer = us > transfer ? us : transfer;
+	}
+	return 2 * (n - 1) * latency + transfer;
+}
+
+double ddl__cost_dimensions(const struct ddl__model *model, const struct ddl__dimension *dimensions, size_t n, double bytes)
+{
+	double us = 0;
+	for (size_t i = 0; i < n; i++) {
+		const struct ddl__dimension *d = &dimensions[i];
+		us += 2 * ((d->n - 1) * model->level[d->level].latency_us +
+			   transfer_us(model, d->level, d->sharing, (d->n - 1.0) / d->n * bytes));
+		bytes /= d->n;
+	}
+	return us;
+}
+
+double ddl__cost_multiring(const struct ddl__model *model, double bytes)
+{
+	struct ddl__dimension dimensions[DDL__LEVELS_MAX];
+	size_t n = ddl__model_dimensions(model, dimensions);
+	return ddl__cost_dimensions(model, dimensions, n, bytes);
+}
+
+/* Rounds of a hypercube over the ranks in ring order: in round k partners are 2^k apart. share: what of the message each carries. */
+static double rounds_us(const struct ddl__model *model, double bytes, int halve)
+{
+	double us = 0;
+	for (uint64_t d = 1; 2 * d <= model->n_ranks; d *= 2) {
+		uint32_t level = level_of(model, 2 * d);
+		bytes = halve ? bytes / 2 : bytes;
+		us += model->level[level].latency_us + transfer_us(model, level, sharing_at(model, level), bytes);
+	}
+	return us;
+}
+
+static double extra_us(const struct ddl__model *model, double bytes)
+{
+	if ((model->n_ranks & (model->n_ranks - 1)) == 0)
+		return 0;
+	return model->level[0].ranks > 1 ? model->level[0].latency_us + transfer_us(model, 0, 1, bytes)
+					 : model->level[1].latency_us + transfer_us(model, 1, 1, bytes);
+}
+
+double ddl__cost_doubling(const struct ddl__model *model, double bytes)
+{
+	return rounds_us(model, bytes, 0) + extra_us(model, bytes);
+}
+
+double ddl__cost_halving(const struct ddl__model *model, double bytes)
+{
+	return 2 * (rounds_us(model, bytes, 1) + extra_us(model, bytes));
+}
+
+double ddl__cost_tree(const struct ddl__model *model, double bytes)
+{
+	double latency = 0, transfer = 0;
+	uint32_t depth = 0;
+	while ((1u << depth) < model->n_ranks)
+		depth++;
+	for (uint32_t l = 0; l < model->n_levels; l++) {
+		double us = transfer_us(model, l, 1, 2 * bytes);
+		if (!joins(model, l))
+			continue;
+		latency = model->level[l].latency_us > latency ? model->level[l].latency_us : latency;
+		transfer = us > transfer ? us : transfer;
+	}
+	return 2 * depth * latency + transfer;
+}
+
+double ddl__cost_direct(const struct ddl__model *model, double bytes)
+{
+	double n = model->n_ranks;
+	uint32_t top = level_of(model, model->n_ranks);
+	if (n < 2)
+		return 0;
+	return 2 * (model->level[top].latency_us + (n - 1) * MESSAGE_US +
+		    transfer_us(model, top, sharing_at(model, top), (n - 1) / n * bytes));
+}

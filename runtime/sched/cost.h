@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cost.h - what a collective takes, predicted: latency and bandwidth by level of the tree, and formulas that count an algorithm's
+ * steps and bytes on each. Pure functions of facts that all ranks agree on, so all choose alike.
+ *
+ * A level is how high two ranks must go to meet: 0 in their node, l in a switch of height l.
+ */
+#ifndef DDL_SCHED_COST_H
+#define DDL_SCHED_COST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "layout.h"
+
+#define DDL__LEVELS_MAX (DDL__PLAN_DEPTH_MAX + 1)
+
+struct ddl__level {
+	double latency_us;     /* of one step between two ranks that meet there, with the work of sending and receiving */
+	double bandwidth_GBps; /* of what a rank (level 0) or a node (above) is connected by, each direction */
+	double uplink_GBps; /* of the link from a vertex of the level below up to this one, where it is a bottleneck; 0: it is none */
+	uint32_t ranks;     /* most ranks below one vertex of this level */
+};
+
+struct ddl__model {
+	uint32_t n_levels; /* at least 1 */
+	struct ddl__level level[DDL__LEVELS_MAX];
+	uint32_t n_ranks; /* of all */
+};
+
+struct ddl__dimension {   /* of a multi-level algorithm */
+	uint32_t n;       /* groups (or ranks) that it joins, at least 2 */
+	uint32_t level;   /* at which they meet */
+	uint32_t sharing; /* its rings that use the same node's link at once */
+};
+
+/* The model of a layout, with default latencies and bandwidths. */
+void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout);
+
+/* The dimensions of the model's tree: one a level that joins anything. dimensions: room for DDL__LEVELS_MAX. Returns how many. */
+size_t ddl__model_dimensions(const struct ddl__model *model, struct ddl__dimension *dimensions);
+
+/* The same for dims of neighbours in ring order, as ddl__groups_from_dims() takes them. dimensions: room for n. */
+size_t ddl__model_split(const struct ddl__model *model, const uint32_t *dims, size_t n, struct ddl__dimension *dimensions);
+
+/*
+ * Predicted time in microseconds of an all-reduce of `bytes` on the wire, S:
+ *   ring       2(N-1) * a_max + 2(N-1)/N * S/B_min
+ *   multiring  2 * sum_i [ (p_i-1) * a_i + (p_i-1)/p_i * S_i * q_i/B_i ], S_i = S / (p_0 ... p_(i-1)), q_i rings sharing the link
+ *   doubling   sum_k [ a_k + S * q_k/B_k ] over the rounds k, and one more where N is no power of two
+ *   halving    2 * sum_k [ a_k + S/2^(k+1) * q_k/B_k ], and two more
+ *   tree       2 * ceil(log2 N) * a_max + 2 * S/B_min
+ *   direct     2 * (N-1) * a_0' + 2(N-1)/N * S * q/B, a_0' the work of one message
+ */
+double ddl__cost_ring(const struct ddl__model *model, double bytes);
+double ddl__cost_multiring(const struct ddl__model *model, double bytes);
+double ddl__cost_dimensions(const struct ddl__model *model, const struct ddl__dimension *dimensions, size_t n, double bytes);
+double ddl__cost_doubling(const struct ddl__model *model, double bytes);
+double ddl__cost_halving(const struct ddl__model *model, double bytes);
+double ddl__cost_tree(const struct ddl__model *model, double bytes);
+double ddl__cost_direct(const struct ddl__model *model, double bytes);
+
+#endif

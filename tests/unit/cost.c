@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cost model: a worked example from the literature's hardware, and what must hold whatever the numbers.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <math.h>
+
+#include "cost.h"
+#include "trees.h"
+
+#define RESNET_BYTES 102228128.0
+
+/* 64 nodes of 4 ranks: 32 GB/s and 5 us within a node; a NIC of 23 GB/s that the node's ranks share, 10 us. */
+static struct ddl__model worked_example(void)
+{
+	struct ddl__model model = { .n_levels = 2, .n_ranks = 256 };
+	model.level[0] = (struct ddl__level){ .latency_us = 5, .bandwidth_GBps = 32, .ranks = 4 };
+	model.level[1] = (struct ddl__level){ .latency_us = 10, .bandwidth_GBps = 23, .ranks = 256 };
+	return model;
+}
+
+static double split_cost(const struct ddl__model *model, const uint32_t *dims, size_t n, double bytes)
+{
+	struct ddl__dimension dimensions[DDL__LEVELS_MAX];
+	size_t made = ddl__model_split(model, dims, n, dimensions);
+	return ddl__cost_dimensions(model, dimensions, made, bytes);
+}
+
+static void assert_near(double got, double want, double within)
+{
+	if (fabs(got - want) > within)
+		fail_msg("%.3f where %.3f was expected", got, want);
+}
+
+static void a_worked_example_gives_the_known_times(void **state)
+{
+	static const uint32_t two[] = { 4, 64 }, three[] = { 4, 8, 8 }, four[] = { 4, 4, 4, 4 };
+	struct ddl__model model = worked_example();
+	assert_near(ddl__cost_ring(&model, RESNET_BYTES), 13955, 10);
+	assert_near(split_cost(&model, two, 2, RESNET_BYTES), 14830, 30);
+	assert_near(split_cost(&model, three, 3, RESNET_BYTES), 13900, 60);
+	assert_near(split_cost(&model, four, 4, RESNET_BYTES), 13750, 30);
+	assert_near(ddl__cost_ring(&model, 65536), 5106, 1);
+	assert_near(split_cost(&model, two, 2, 65536), 1299, 1);
+	assert_near(split_cost(&model, three, 3, 65536), 319, 1);
+	assert_near(split_cost(&model, four, 4, 65536), 219, 1);
+}
+
+static void the_tree_gives_its_own_dimensions(void **state)
+{
+	static const uint32_t two[] = { 4, 64 };
+	struct ddl__model model = worked_example();
+	assert_near(ddl__cost_multiring(&model, 65536), split_cost(&model, two, 2, 65536), 1e-9);
+}
+
+static void a_layout_is_measured_level_by_level(void **state)
+{
+	static const char text[] = "1;job=;mode=ring;src=none/tree;tree=spine(leaf1(n[1-3]),leaf2(n[4-5]))";
+	static const size_t nodes[] = { 0, 0, 1, 1, 2, 2, 3, 3, 4 };
+	struct ddl__plan *plan;
+	struct ddl__layout *layout;
+	struct ddl__model model;
+	struct ddl__dimension d[DDL__LEVELS_MAX];
+	assert_int_equal(ddl__plan_decode(text, sizeof(text) - 1, &plan, NULL), 0);
+	assert_int_equal(ddl__layout_create(plan, nodes, 9, &layout), 0);
+	ddl__model_init(&model, layout);
+	assert_int_equal(model.n_levels, 3);
+	assert_int_equal(model.n_ranks, 9);
+	assert_int_equal(model.level[0].ranks, 2);
+	assert_int_equal(model.level[1].ranks, 6);
+	assert_int_equal(model.level[2].ranks, 9);
+	assert_int_equal(ddl__model_dimensions(&model, d), 3);
+	assert_int_equal(d[0].n, 2);
+	assert_int_equal(d[1].n, 3);
+	assert_int_equal(d[2].n, 2);
+	assert_int_equal(d[0].sharing, 1);
+	assert_int_equal(d[2].sharing, 2);
+	ddl__layout_destroy(layout);
+	ddl__plan_destroy(plan);
+}
+
+static void a_rank_alone_takes_no_time(void **state)
+{
+	struct ddl__model model = { .n_levels = 1, .n_ranks = 1 };
+	model.level[0] = (struct ddl__level){ .latency_us = 5, .bandwidth_GBps = 32, .ranks = 1 };
+	assert_true(ddl__cost_ring(&model, 1e6) == 0);
+	assert_true(ddl__cost_multiring(&model, 1e6) == 0);
+	assert_true(ddl__cost_doubling(&model, 1e6) == 0);
+	assert_true(ddl__cost_halving(&model, 1e6) == 0);
+	assert_true(ddl__cost_tree(&model, 1e6) == 0);
+	assert_true(ddl__cost_direct(&model, 1e6) == 0);
+}
+
+static void short_messages_favour_few_rounds_and_long_ones_few_bytes(void **state)
+{
+	struct ddl__model model = worked_example();
+	assert_true(ddl__cost_doubling(&model, 8) < ddl__cost_ring(&model, 8) / 20);
+	assert_true(ddl__cost_doubling(&model, 1e9) > ddl__cost_ring(&model, 1e9));
+	assert_true(ddl__cost_halving(&model, 8) < ddl__cost_ring(&model, 8) / 10);
+}
+
+static void a_narrow_uplink_costs_the_algorithms_that_use_it_more(void **state)
+{
+	struct ddl__model model = { .n_levels = 3, .n_ranks = 64 };
+	model.level[0] = (struct ddl__level){ .latency_us = 1, .bandwidth_GBps = 10, .ranks = 1 };
+	model.level[1] = (struct ddl__level){ .latency_us = 10, .bandwidth_GBps = 1, .ranks = 16 };
+	model.level[2] = (struct ddl__level){ .latency_us = 10, .bandwidth_GBps = 1, .ranks = 64 };
+	double ring = ddl__cost_ring(&model, 1e9), halving = ddl__cost_halving(&model, 1e9);
+	model.level[2].uplink_GBps = 4; /* 4:1 */
+	assert_near(ddl__cost_ring(&model, 1e9), ring, 1e-6);
+	model.level[2].uplink_GBps = 0.5;
+	assert_true(ddl__cost_ring(&model, 1e9) > ring * 1.5);
+	assert_true(ddl__cost_halving(&model, 1e9) >= halving);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_worked_example_gives_the_known_times),
+		cmocka_unit_test(the_tree_gives_its_own_dimensions),
+		cmocka_unit_test(a_layout_is_measured_level_by_level),
+		cmocka_unit_test(a_rank_alone_takes_no_time),
+		cmocka_unit_test(short_messages_favour_few_rounds_and_long_ones_few_bytes),
+		cmocka_unit_test(a_narrow_uplink_costs_the_algorithms_that_use_it_more),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
