@@ -130,6 +130,8 @@ void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t
  * Builders, one algorithm a file. Each is a pure function. Returns 0; -ENOMEM; -EOPNOTSUPP (not for this count or layout).
  *   ring           all-reduce: reduce-scatter and all-gather around a ring, pipelined; `rings` rings share the data
  *   multiring      all-reduce: reduce-scatter level by level, all-gather back, pipelined
+ *   doubling       all-reduce: log2 N rounds in which whole values are exchanged, for short messages
+ *   halving        all-reduce: recursive halving and doubling, 2 log2 N rounds
  *   chain          broadcast: from the root along the ring order, pipelined
  *   ring_blocks    reduce-scatter, all-gather: the halves of ring, blocks of any size
  *   bruck          reduce-scatter, all-gather: ceil(log2 N) rounds, for short blocks
@@ -138,6 +140,8 @@ void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t
  */
 int ddl__build_ring(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_multiring(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_doubling(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_halving(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_chain(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_ring_reduce_scatter(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_ring_allgather(const struct ddl__build *build, struct ddl__schedule **schedule);
