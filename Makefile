@@ -29,7 +29,7 @@ all: configure                  ## builds everything into build/
 # Runs cmake only where the options have changed (ninja itself looks at the CMakeLists.txt files), so that `sudo make install`
 # after `make` leaves nothing of root's in the build folder.
 configure:
-	@command -v $(CMAKE) >/dev/null && command -v ninja >/dev/null && pkg-config --exists hwloc jansson libcrypto || \
+	@command -v $(CMAKE) >/dev/null && command -v ninja >/dev/null && pkg-config --exists jansson libcrypto || \
 		{ echo "make: packages are missing; \"make deps\" installs them, scripts/install-deps --check names them" >&2; exit 1; }
 	@mkdir -p $(BUILD); options='$(OPTIONS)'; [ -e $(BUILD)/build.ninja ] && [ "$$(cat $(BUILD)/options 2>/dev/null)" = "$$options" ] || \
 		{ $(CMAKE) -S . -B $(BUILD) -G Ninja $(OPTIONS) && printf '%s' "$$options" >$(BUILD)/options; }

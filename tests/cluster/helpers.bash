@@ -21,11 +21,14 @@ cluster_up() {
 	eval "$(cluster env)"
 }
 
-# Loads the plugin with arguments: plugin optional|required [ARGUMENT...]
+# Loads the plugin with arguments: plugin optional|required [ARGUMENT...]. A copy of it, beside the cluster's state: the build folder
+# may lie where only its owner may look, and a user's srun loads the plugin too.
 plugin() {
-	local need=$1
+	local need=$1 copy
 	shift
-	cluster plugstack "$need $PLUGIN $*"
+	copy=$(cluster folder)/spank_ddl.so
+	cmp -s "$PLUGIN" "$copy" || install -m 755 "$PLUGIN" "$copy"
+	cluster plugstack "$need $copy $*"
 }
 
 # show FILE: what matters of an output, for the one who reads why a test failed
