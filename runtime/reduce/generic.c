@@ -14,8 +14,9 @@
 /* Operations on accumulators: floating point, and integers by way of the unsigned type U so that overflow wraps. */
 #define F_SUM(a, b)     ((a) + (b))
 #define F_PROD(a, b)    ((a) * (b))
-#define F_MIN(a, b)     ((a) < (b) || (a) != (a) ? (a) : (b))
-#define F_MAX(a, b)     ((a) > (b) || (a) != (a) ? (a) : (b))
+#define F_MIN(a, b)     ((a) < (b) || (a) != (a) || ((a) == (b) && signbit(a)) ? (a) : (b))  /* -0 is less than +0 */
+#define F_MAX(a, b)     ((a) > (b) || (a) != (a) || ((a) == (b) && !signbit(a)) ? (a) : (b)) /* in either order */
+#define F_WHOLE(x)      ((x) == (x) ? (x) : NAN)                                             /* a complete result: one NaN only */
 #define I_SUM(U, a, b)  ((U)(a) + (U)(b))
 #define I_PROD(U, a, b) ((U)(a) * (U)(b))
 #define I_MIN(U, a, b)  ((a) < (b) ? (a) : (b))
@@ -85,11 +86,11 @@
 
 #define FLOATS(NAME, M, W, A, LM, RM, LW, RW)                                                                                      \
 	CONVERSIONS(NAME, M, W, A, LM, RM, LW, RW)                                                                                 \
-	KERNELS(NAME, sum, M, W, A, LM, RM, LW, RW, F_SUM(x, y), x)                                                                \
-	KERNELS(NAME, avg, M, W, A, LM, RM, LW, RW, F_SUM(x, y), x / (A)ranks)                                                     \
-	KERNELS(NAME, min, M, W, A, LM, RM, LW, RW, F_MIN(x, y), x)                                                                \
-	KERNELS(NAME, max, M, W, A, LM, RM, LW, RW, F_MAX(x, y), x)                                                                \
-	KERNELS(NAME, prod, M, W, A, LM, RM, LW, RW, F_PROD(x, y), x)                                                              \
+	KERNELS(NAME, sum, M, W, A, LM, RM, LW, RW, F_SUM(x, y), F_WHOLE(x))                                                       \
+	KERNELS(NAME, avg, M, W, A, LM, RM, LW, RW, F_SUM(x, y), F_WHOLE(x / (A)ranks))                                            \
+	KERNELS(NAME, min, M, W, A, LM, RM, LW, RW, F_MIN(x, y), F_WHOLE(x))                                                       \
+	KERNELS(NAME, max, M, W, A, LM, RM, LW, RW, F_MAX(x, y), F_WHOLE(x))                                                       \
+	KERNELS(NAME, prod, M, W, A, LM, RM, LW, RW, F_PROD(x, y), F_WHOLE(x))                                                     \
 	static const struct ddl__kernels NAME##_kernels[] = {                                                                      \
 		[DDL_SUM] = TABLE(NAME, sum, M, W), [DDL_AVG] = TABLE(NAME, avg, M, W),   [DDL_MIN] = TABLE(NAME, min, M, W),      \
 		[DDL_MAX] = TABLE(NAME, max, M, W), [DDL_PROD] = TABLE(NAME, prod, M, W),                                          \

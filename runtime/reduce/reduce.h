@@ -5,6 +5,10 @@
  * A kernel set belongs to (operation, type, wire). float16 and bfloat16 are reduced in float32, float32 data on a bfloat16 or
  * float16 wire too. Rounding is to nearest, ties to even, subnormals included; a NaN stays a (quiet) NaN. Buffers may be unaligned
  * to nothing less than their element; dst may equal src, other overlap is not allowed.
+ *
+ * Where several ranks compute the same result, its bits must not depend on which operand came from the wire: every operation gives
+ * the same bits for either order (-0 is less than +0), but for which of two NaNs is left; so a complete result that is not a number
+ * is always the same NaN, the positive quiet one without a payload.
  */
 #ifndef DDL_REDUCE_REDUCE_H
 #define DDL_REDUCE_REDUCE_H

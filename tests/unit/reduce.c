@@ -284,6 +284,45 @@ static void special_values_stay_what_they_are(void **state)
 		}
 }
 
+/* Of every float type, as its bits: zeros, NaNs of both signs and several payloads, infinities, ordinary numbers. */
+static uint64_t special_bits(enum ddl_type type, int i)
+{
+	static const uint16_t halves[2][10] = { { 0, 0x8000, 0x7e00, 0xfe00, 0x7e05, 0xfe77, 0x7c00, 0xfc00, 0x3c00, 0xc100 },
+						{ 0, 0x8000, 0x7fc0, 0xffc0, 0x7fc5, 0xffd7, 0x7f80, 0xff80, 0x3f80, 0xc010 } };
+	uint64_t bits = halves[type != DDL_FLOAT16][i];
+	if (type == DDL_FLOAT32)
+		return bits << 16;
+	if (type != DDL_FLOAT64)
+		return bits;
+	uint32_t u = (uint32_t)bits << 16;
+	float f;
+	memcpy(&f, &u, sizeof(f));
+	double d = (double)f;
+	memcpy(&bits, &d, sizeof(bits));
+	return bits;
+}
+
+static void complete_results_have_the_same_bits_in_either_order_of_the_operands(void **state)
+{
+	enum { V = 10 };
+	for (int type = DDL_FLOAT64; type <= DDL_BFLOAT16; type++)
+		for (int op = DDL_SUM; op <= DDL_PROD; op++) {
+			const struct ddl__kernels *k = ddl__kernels_get((enum ddl_op)op, (enum ddl_type)type, DDL_WIRE_NATIVE);
+			for (int i = 0; i < V; i++)
+				for (int j = 0; j < V; j++) {
+					uint64_t a = special_bits((enum ddl_type)type, i), b = special_bits((enum ddl_type)type, j);
+					uint64_t one = 0, other = 0, wire = 0;
+					k->encode(&wire, &a, 1);
+					k->reduce_store(&one, &wire, &b, 1, 3);
+					k->encode(&wire, &b, 1);
+					k->reduce_store(&other, &wire, &a, 1, 3);
+					if (one != other)
+						fail_msg("type %d, operation %d, values %d and %d: %llx, and %llx the other way",
+							 type, op, i, j, (unsigned long long)one, (unsigned long long)other);
+				}
+		}
+}
+
 static void only_float32_has_other_wires(void **state)
 {
 	assert_int_equal(ddl__wire_resolve(DDL_WIRE_BFLOAT16, DDL_FLOAT32), DDL_WIRE_BFLOAT16);
@@ -303,6 +342,7 @@ int main(void)
 		cmocka_unit_test(rounding_is_to_nearest_and_ties_go_to_even),
 		cmocka_unit_test(every_kernel_agrees_with_the_reference),
 		cmocka_unit_test(special_values_stay_what_they_are),
+		cmocka_unit_test(complete_results_have_the_same_bits_in_either_order_of_the_operands),
 		cmocka_unit_test(only_float32_has_other_wires),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
