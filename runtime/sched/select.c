@@ -15,6 +15,8 @@ const struct ddl__algorithm ddl__algorithms[] = {
 	{ 4, DDL__ALLREDUCE, "multiring", "reduce-scatter and all-gather level by level of the switch tree", ddl__build_multiring },
 	{ 5, DDL__ALLREDUCE, "doubling", "log2 N rounds in which whole values are exchanged; short messages", ddl__build_doubling },
 	{ 6, DDL__ALLREDUCE, "halving", "recursive halving and doubling, 2 log2 N rounds", ddl__build_halving },
+	{ 7, DDL__ALLREDUCE, "tree", "up and down two binary trees, half of the message each, pipelined", ddl__build_tree },
+	{ 8, DDL__ALLREDUCE, "direct", "straight to the owners and back; one rounding however many ranks", ddl__build_direct },
 	{ 2, DDL__BROADCAST, "chain", "pipelined chain from the root along the ring order", ddl__build_chain },
 	{ 3, DDL__BARRIER, "dissemination", "log2 N rounds of signals", ddl__build_dissemination },
 	{ 20, DDL__REDUCE_SCATTER, "ring", "around the plan's ring; bandwidth-optimal", ddl__build_ring_reduce_scatter },
