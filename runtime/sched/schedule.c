@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+enum { SLICE_BYTES_MIN = 4 * 1024, SLICE_BYTES_MAX = 256 * 1024, SLOT_MEMORY = 32 * 1024 * 1024 };
+
 static const struct {
 	const char *name; /* as in the design */
 	bool receives, sends, reads, writes;
@@ -132,6 +134,15 @@ void ddl__schedule_wait(struct ddl__step *step, const struct ddl__schedule *sche
 {
 	step->wait_lane = before;
 	step->wait_step = schedule->lanes[before].n - 1;
+}
+
+uint64_t ddl__slice_bounded(const struct ddl__build *build, uint64_t lanes, uint32_t slots)
+{
+	uint64_t bytes = SLOT_MEMORY / (lanes * slots);
+	bytes = bytes < SLICE_BYTES_MAX ? bytes : SLICE_BYTES_MAX;
+	bytes = bytes > SLICE_BYTES_MIN ? bytes : SLICE_BYTES_MIN;
+	bytes = build->slice_bytes ? build->slice_bytes : bytes;
+	return bytes >= build->wire_bytes ? bytes / build->wire_bytes : 1;
 }
 
 void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t *begin, uint64_t *count)

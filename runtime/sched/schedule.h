@@ -123,6 +123,9 @@ const char *ddl__step_name(uint8_t kind);
 /* Makes step, the first of a later lane, wait until the last step of lane `before` so far is complete. */
 void ddl__schedule_wait(struct ddl__step *step, const struct ddl__schedule *schedule, uint32_t before);
 
+/* Elements of a slice so that `lanes` lanes of that many slots hold 32 MiB at most, between 4 and 256 KiB, or as build says. */
+uint64_t ddl__slice_bounded(const struct ddl__build *build, uint64_t lanes, uint32_t slots);
+
 /* Part i of n of `total` elements: parts differ by one unit at most, units of `grain` elements (the last part takes the rest). */
 void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t *begin, uint64_t *count);
 
@@ -137,6 +140,11 @@ void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t
  *   chain          broadcast: from the root along the ring order, pipelined
  *   ring_blocks    reduce-scatter, all-gather: the halves of ring, blocks of any size
  *   bruck          reduce-scatter, all-gather: ceil(log2 N) rounds, for short blocks
+ *   reduce_chain   reduce: along the ring order to the root, pipelined
+ *   reduce_knomial reduce: up a tree of degree 4, for short messages
+ *   pairwise       all-to-all: each two ranks exchange their blocks
+ *   star           gather, scatter: straight between the root and each rank
+ *   binomial       gather, scatter: along a tree, for short blocks
  *   point          send/receive: one lane
  *   dissemination  barrier: ceil(log2 N) rounds, round k to the rank 2^k further in ring order
  */
@@ -151,6 +159,13 @@ int ddl__build_ring_reduce_scatter(const struct ddl__build *build, struct ddl__s
 int ddl__build_ring_allgather(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_bruck_reduce_scatter(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_bruck_allgather(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_reduce_chain(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_reduce_knomial(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_pairwise(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_star_gather(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_star_scatter(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_binomial_gather(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_binomial_scatter(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_point(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_dissemination(const struct ddl__build *build, struct ddl__schedule **schedule);
 

@@ -23,6 +23,13 @@ const struct ddl__algorithm ddl__algorithms[] = {
 	{ 21, DDL__REDUCE_SCATTER, "bruck", "log2 N rounds, for short blocks", ddl__build_bruck_reduce_scatter },
 	{ 22, DDL__ALLGATHER, "ring", "around the plan's ring; bandwidth-optimal", ddl__build_ring_allgather },
 	{ 23, DDL__ALLGATHER, "bruck", "log2 N rounds, for short blocks", ddl__build_bruck_allgather },
+	{ 24, DDL__REDUCE, "chain", "pipelined chain along the ring order to the root", ddl__build_reduce_chain },
+	{ 25, DDL__REDUCE, "knomial", "tree of degree 4, for short messages", ddl__build_reduce_knomial },
+	{ 26, DDL__ALLTOALL, "pairwise", "each two ranks exchange their blocks, 8 at once", ddl__build_pairwise },
+	{ 27, DDL__GATHER, "direct", "straight to the root", ddl__build_star_gather },
+	{ 28, DDL__GATHER, "binomial", "log2 N levels, for short blocks", ddl__build_binomial_gather },
+	{ 29, DDL__SCATTER, "direct", "straight from the root", ddl__build_star_scatter },
+	{ 30, DDL__SCATTER, "binomial", "log2 N levels, for short blocks", ddl__build_binomial_scatter },
 	{ 31, DDL__SENDRECV, "direct", "straight from one rank to the other", ddl__build_point },
 	{ 0, 0, NULL, NULL, NULL },
 };
