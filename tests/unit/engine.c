@@ -18,7 +18,17 @@ struct combination {
 	enum ddl_op op;
 	enum ddl_wire wire;
 	int rings, in_place;
+	const char *algorithm;
 };
+
+/* One of the table's algorithms for all-reduce; their number is not known here, so x counts around. */
+static const char *some_algorithm(uint64_t x)
+{
+	const struct ddl__algorithm *a = ddl__algorithms;
+	for (x %= 1009; x > 0 || a->collective != DDL__ALLREDUCE; a = a->name ? a + 1 : ddl__algorithms)
+		x -= a->name && a->collective == DDL__ALLREDUCE && x > 0;
+	return a->name;
+}
 
 static void check_results(const struct combination *c, void *const *recv)
 {
@@ -35,8 +45,8 @@ static void check_results(const struct combination *c, void *const *recv)
 			tolerance = 0;
 		}
 		if (!(fabs(got - want) <= tolerance))
-			fail_msg("n %d count %zu type %d op %d wire %d rings %d element %zu: %.9g where %.9g was expected", c->n,
-				 c->count, c->type, c->op, c->wire, c->rings, i, got, want);
+			fail_msg("%s n %d count %zu type %d op %d wire %d rings %d element %zu: %.9g where %.9g was expected",
+				 c->algorithm, c->n, c->count, c->type, c->op, c->wire, c->rings, i, got, want);
 	}
 }
 
@@ -49,6 +59,7 @@ static void run_combination(struct world *w, const struct combination *c, int st
 	size_t size = ddl_type_size(c->type);
 	options.wire = c->wire;
 	options.rings = c->rings;
+	options.algorithm = c->algorithm;
 	for (int r = 0; r < c->n; r++) {
 		recv[r] = calloc(c->count + 1, size);
 		send[r] = c->in_place ? recv[r] : calloc(c->count + 1, size);
@@ -82,7 +93,7 @@ static void run_combination(struct world *w, const struct combination *c, int st
 static void any_count_type_operation_wire_and_tree_gives_the_same_right_bits_on_all_ranks(void **state)
 {
 	uint64_t seed = 42;
-	for (int round = 0; round < 40; round++) {
+	for (int round = 0; round < 80; round++) {
 		struct world w;
 		int n = 1 + (int)(next_random(&seed) % RANKS_MAX);
 		world_init(&w, n, next_random(&seed), TIMEOUT_MS);
@@ -97,7 +108,8 @@ static void any_count_type_operation_wire_and_tree_gives_the_same_right_bits_on_
 						 .op = (enum ddl_op)(1 + (x >> 24) % 5),
 						 .wire = (enum ddl_wire)((x >> 28) % 4),
 						 .rings = (int)((x >> 32) % 4),
-						 .in_place = (int)((x >> 36) % 2) };
+						 .in_place = (int)((x >> 36) % 2),
+						 .algorithm = some_algorithm(x >> 40) };
 			run_combination(&w, &c, 2);
 		}
 		world_fini(&w);
@@ -116,6 +128,17 @@ static void messages_of_many_slices_and_pieces_are_right(void **state)
 		.n = 3, .count = 1000003, .type = DDL_FLOAT32, .op = DDL_AVG, .wire = DDL_WIRE_BFLOAT16, .rings = 1
 	};
 	run_combination(&w, &low, 2);
+	world_fini(&w);
+	world_init(&w, 6, 10, TIMEOUT_MS);
+	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
+		struct combination c = { .n = 6, .count = 300007, .type = DDL_FLOAT32, .op = DDL_AVG, .algorithm = a->name };
+		if (a->collective != DDL__ALLREDUCE)
+			continue;
+		run_combination(&w, &c, 1);
+		c.wire = DDL_WIRE_FLOAT16;
+		c.in_place = 1;
+		run_combination(&w, &c, 1);
+	}
 	world_fini(&w);
 }
 
