@@ -174,7 +174,7 @@ static int append(uint64_t **sizes, size_t *n, size_t *room, uint64_t size, stru
 /* One word of the list: a size, or a doubling range of them. */
 static int parse_word(char *word, uint64_t **sizes, size_t *n, size_t *room, struct ddl_error *err)
 {
-	char *dash = strchr(word, '-');
+	char *dash = *word ? strchr(word + 1, '-') : NULL; /* a number below zero is no range */
 	uint64_t first = 0, last;
 	int rc;
 

@@ -66,7 +66,7 @@ int main(int argc, char **argv)
 		status = argc > 2 ? run_help(argv[2]) : print_tools(stdout);
 	else
 		status = run_tool(name, argc - 1, argv + 1);
-	if (fflush(stdout) != 0 && status == DDL__EXIT_GOOD)
+	if ((fflush(stdout) != 0 || ferror(stdout)) && status == DDL__EXIT_GOOD) /* an earlier flush may have failed alone */
 		status = ddl__failed(NULL, "the output could not be written");
 	return status;
 }

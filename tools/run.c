@@ -187,6 +187,17 @@ static void take_abort(struct run *run)
 	end_all(run);
 }
 
+/* Our standard output takes no more: that a reader went away is no news, all else is. */
+static void silence(struct run *run, int error)
+{
+	run->mute = 1;
+	if (error != EPIPE)
+		ddl__failed("run", "the output could not be written: %s; ending the processes", strerror(error));
+	if (!run->status)
+		run->status = error == EPIPE ? EXIT_BY_SIGNAL + SIGPIPE : DDL__EXIT_FAILED;
+	end_all(run);
+}
+
 /* Writes lines to one of our outputs without sleeping through a signal: a piece of PIPE_BUF bytes never blocks after POLLOUT. */
 static int write_all(void *context, int fd, const char *data, size_t size)
 {
@@ -210,10 +221,7 @@ static int write_all(void *context, int fd, const char *data, size_t size)
 		if (n < 0 && errno != EINTR && errno != EAGAIN) {
 			if (fd != STDOUT_FILENO) /* nobody reads our errors */
 				return 0;
-			run->mute = 1;
-			if (!run->status)
-				run->status = EXIT_BY_SIGNAL + SIGPIPE;
-			end_all(run);
+			silence(run, errno);
 			return 0;
 		}
 		data += n > 0 ? n : 0;

@@ -159,6 +159,11 @@ run_ddl() {
 	[ "$status" -eq 141 ]
 }
 
+@test "a full disk ends the run with a sentence" {
+	left=$mark run -1 --separate-stderr bash -c "$ddl run -n 2 yes >/dev/full"
+	[ "$(grep -c 'the output could not be written: No space left on device' <<<"$stderr")" -eq 1 ]
+}
+
 @test "a program that cannot be started is a sentence" {
 	left=$mark run -127 --separate-stderr "$ddl" run -n 2 /nonexistent/program
 	[ "$stderr" = "ddl run: the program /nonexistent/program cannot be started: No such file or directory" ]

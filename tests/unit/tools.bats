@@ -61,6 +61,7 @@ ranks() {
 	expect_refusal 2 "collective 'gossip' does not exist; there are allreduce, broadcast, barrier" "$ddl" perf gossip
 	expect_refusal 2 "type 'f8' does not exist" "$ddl" perf allreduce --type f8
 	expect_refusal 2 "'12Q' is not a size" "$ddl" perf allreduce --sizes 8,12Q
+	expect_refusal 2 "'-8' is not a size" "$ddl" perf allreduce --sizes -8
 	expect_refusal 2 "size 7 is no multiple of an element's 4 bytes" "$ddl" perf allreduce --sizes 7
 	expect_refusal 2 "go together" "$ddl" perf allreduce --rank 0
 	expect_refusal 2 "rank 3 of 3 ranks does not exist" "$ddl" perf allreduce --store / --rank 3 --ranks 3
@@ -86,6 +87,8 @@ ranks() {
 	fill_disk() { "$@" >/dev/full; }
 	run -1 fill_disk "$ddl" info
 	run -1 fill_disk "$ddl" plan --nodes n1 --json
+	run -1 fill_disk "$ddl" perf allreduce --sizes 8 --iters 1
+	[[ "$output" = *"could not be written"* ]]
 }
 
 @test "info shows every table, and the same facts as JSON" {
