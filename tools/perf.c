@@ -49,7 +49,9 @@ static int open_comm(struct run *run)
 	}
 	if (ddl_comm_create(&options, &run->comm, &err) < 0)
 		return ddl__failed(TOOL, "rank %s: %s", rank_word(o, rank, sizeof(rank)), err.text);
-	if (o->collective == DDL__PERF_BROADCAST && o->root >= ddl_comm_size(run->comm)) {
+	if (o->collective == DDL__PERF_SENDRECV && ddl_comm_size(run->comm) < 2)
+		return ddl__failed(TOOL, "sendrecv needs at least two ranks; start it with srun -n2 or ddl run -n 2");
+	if (ddl__perf_rooted(o->collective) && o->root >= ddl_comm_size(run->comm)) {
 		if (ddl_comm_rank(run->comm) == 0)
 			ddl__failed(TOOL, "root %d does not exist: there are %d ranks", o->root, ddl_comm_size(run->comm));
 		return DDL__EXIT_USAGE;

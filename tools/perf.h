@@ -19,9 +19,16 @@
 #include "options.h"
 
 enum ddl__perf_collective {
-	DDL__PERF_ALLREDUCE = 1, /* all-reduce */
-	DDL__PERF_BROADCAST = 2, /* broadcast */
-	DDL__PERF_BARRIER = 3,   /* barrier */
+	DDL__PERF_ALLREDUCE = 1,      /* all-reduce */
+	DDL__PERF_BROADCAST = 2,      /* broadcast */
+	DDL__PERF_BARRIER = 3,        /* barrier */
+	DDL__PERF_REDUCE_SCATTER = 4, /* reduce-scatter; sizes are those of all blocks together, here and below */
+	DDL__PERF_ALLGATHER = 5,      /* all-gather */
+	DDL__PERF_REDUCE = 6,         /* reduce */
+	DDL__PERF_ALLTOALL = 7,       /* all-to-all; sizes are those of what a rank sends */
+	DDL__PERF_GATHER = 8,         /* gather */
+	DDL__PERF_SCATTER = 9,        /* scatter */
+	DDL__PERF_SENDRECV = 10,      /* each rank sends to the next and receives from the one before */
 };
 
 enum ddl__perf_format {
@@ -38,14 +45,14 @@ struct ddl__perf_tensor {
 struct ddl__perf_options {
 	enum ddl__perf_collective collective; /* what is measured */
 	enum ddl_type type;                   /* of the elements */
-	enum ddl_op op;                       /* of an all-reduce */
+	enum ddl_op op;                       /* of collectives that reduce */
 	enum ddl_wire wire;                   /* type in which elements travel */
 	enum ddl__perf_format format;         /* of the output */
 	bool check;                           /* results are compared with a reference */
-	bool in_place;                        /* all-reduce in one buffer */
+	bool in_place;                        /* input and result share memory */
 	bool progress;                        /* progress line */
 	bool total_only;                      /* with tensors: only the row of all of them */
-	int root;                             /* of a broadcast */
+	int root;                             /* of collectives that have one */
 	int rings;                            /* 0: as planned */
 	int iterations;                       /* timed ones, at least 1 */
 	int warmup;                           /* untimed ones before */
@@ -99,8 +106,14 @@ int ddl__perf_tensors_read(const char *path, size_t type_size, struct ddl__perf_
 int ddl__perf_rows(const struct ddl__perf_options *options, struct ddl__perf_row **rows, size_t *n_rows,
 		   struct ddl__perf_tensor **made, struct ddl_error *err);
 
-/* "allreduce", "broadcast", "barrier": spelling of the command line. */
+/* "allreduce", "broadcast" and so on: spelling of the command line. */
 extern const struct ddl__choice ddl__perf_collectives[];
+
+/* What a collective is like. */
+bool ddl__perf_reduces(enum ddl__perf_collective collective);   /* has an operation */
+bool ddl__perf_rooted(enum ddl__perf_collective collective);    /* has a root */
+bool ddl__perf_may_share(enum ddl__perf_collective collective); /* may work in place */
+bool ddl__perf_alike(enum ddl__perf_collective collective);     /* all ranks get the same */
 
 /* perf_stats.c: median, shortest and 99th percentile (nearest rank) of n times, which get sorted. n is at least 1. */
 void ddl__perf_stats(double *times_us, size_t n, struct ddl__perf_result *result);

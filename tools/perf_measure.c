@@ -2,8 +2,9 @@
 /*
  * perf_measure.c - carries a row out: requests, warm-up, timed iterations behind barriers, and the check of the results.
  *
- * The check is cheap where all ranks hold the same bits, which a hash of the results tells: then each rank compares its share of
- * every tensor with the reference. Where that fails, or the row is small, every rank compares everything.
+ * The check is cheap where all ranks should hold the same bits, which a hash of the results tells: then each rank compares its
+ * share of every tensor with the reference. Where that fails, the row is small, or each rank has a result of its own, every rank
+ * compares everything it has.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,55 +14,11 @@
 
 #include "engine.h"
 #include "error.h"
-#include "perf.h"
-#include "perf_check.h"
+#include "perf_inside.h"
 #include "tools.h"
 
-#define ALIGNMENT  4096                /* of buffers, and of tensors within them from this size on */
+#define ALIGNMENT  4096                /* of buffers */
 #define FULL_CHECK (UINT64_C(1) << 22) /* inputs that every rank looks at without sharing the work */
-
-struct ddl__perf {
-	struct ddl__perf_setting setting;
-	int rank, n_ranks;             /* of the communicator */
-	size_t type_size;              /* bytes of an element */
-	char *send;                    /* inputs; the pristine ones of an all-reduce in place */
-	char *recv;                    /* results */
-	size_t *offsets;               /* where the tensors of the row begin */
-	struct ddl_request **requests; /* of the tensors of the row; of a barrier: one */
-	size_t n_requests;
-	struct ddl_request *barrier; /* between iterations */
-	double *times_us;            /* of the timed iterations */
-	int starts;                  /* of the row at hand */
-};
-
-static size_t requests_of(const struct ddl__perf_row *row)
-{
-	return row->n ? row->n : 1;
-}
-
-/* Where the tensor behind one of that many bytes begins: cache lines are not shared, large tensors begin on a page. */
-static size_t padded(uint64_t bytes)
-{
-	const size_t unit = bytes < ALIGNMENT ? 64 : ALIGNMENT;
-
-	return ((size_t)bytes + unit - 1) / unit * unit;
-}
-
-static size_t place(const struct ddl__perf *perf, const struct ddl__perf_row *row, size_t *offsets)
-{
-	size_t end = 0;
-
-	for (size_t i = 0; i < row->n; i++) {
-		const uint64_t bytes = row->tensors[row->first + i].count * perf->type_size;
-
-		if (bytes >= ALIGNMENT)
-			end = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-		if (offsets)
-			offsets[i] = end;
-		end += padded(bytes);
-	}
-	return end;
-}
 
 static int allocate(struct ddl__perf *perf, struct ddl_error *err)
 {
@@ -69,18 +26,21 @@ static int allocate(struct ddl__perf *perf, struct ddl_error *err)
 	size_t bytes = 0, n = 1;
 
 	for (size_t i = 0; i < s->n_rows; i++) {
-		const size_t end = place(perf, &s->rows[i], NULL);
+		const size_t requests = ddl__perf_requests_of(s->options, &s->rows[i]);
+		const size_t end = ddl__perf_place(perf, &s->rows[i], NULL);
 
 		bytes = end > bytes ? end : bytes;
-		n = s->rows[i].n > n ? s->rows[i].n : n;
+		n = requests > n ? requests : n;
 	}
 	bytes += ALIGNMENT - bytes % ALIGNMENT;
 	perf->send = aligned_alloc(ALIGNMENT, bytes);
 	perf->recv = aligned_alloc(ALIGNMENT, bytes);
 	perf->offsets = calloc(n, sizeof(*perf->offsets));
 	perf->requests = calloc(n, sizeof(struct ddl_request *));
+	perf->counts = calloc((size_t)perf->n_ranks, sizeof(*perf->counts));
+	perf->back = calloc((size_t)perf->n_ranks, sizeof(*perf->back));
 	perf->times_us = calloc((size_t)s->options->iterations, sizeof(*perf->times_us));
-	if (!perf->send || !perf->recv || !perf->offsets || !perf->requests || !perf->times_us)
+	if (!perf->send || !perf->recv || !perf->offsets || !perf->requests || !perf->counts || !perf->back || !perf->times_us)
 		return ddl__error_set(err, -ENOMEM, "no memory for two buffers of %zu bytes on rank %d; measure smaller sizes",
 				      bytes, perf->rank);
 	memset(perf->send, 0, bytes); /* no page fault is timed */
@@ -125,6 +85,8 @@ void ddl__perf_destroy(struct ddl__perf *perf)
 	ddl_request_free(perf->barrier);
 	free(perf->requests);
 	free(perf->offsets);
+	free(perf->counts);
+	free(perf->back);
 	free(perf->times_us);
 	free(perf->send);
 	free(perf->recv);
@@ -137,40 +99,6 @@ static int fail(const struct ddl__perf *perf, int rc, struct ddl_error *err)
 	if (ddl_comm_get_error(perf->setting.comm, err) == 0)
 		return ddl__error_set(err, rc, "rank %d: a collective failed: %s", perf->rank, strerror(-rc));
 	return rc;
-}
-
-static int create_request(struct ddl__perf *perf, const struct ddl__perf_row *row, size_t i, struct ddl_error *err)
-{
-	const struct ddl__perf_options *o = perf->setting.options;
-	struct ddl_request_options request_options = DDL_REQUEST_OPTIONS_INIT;
-	struct ddl_comm *comm = perf->setting.comm;
-	char *const recv = perf->recv + perf->offsets[i], *const send = o->in_place ? recv : perf->send + perf->offsets[i];
-
-	request_options.wire = o->wire;
-	request_options.rings = o->rings;
-	request_options.algorithm = o->algorithm;
-	switch (o->collective) {
-	case DDL__PERF_ALLREDUCE:
-		return ddl_allreduce_init(send, recv, row->tensors[row->first + i].count, o->type, o->op, comm, &request_options,
-					  &perf->requests[i], err);
-	case DDL__PERF_BROADCAST:
-		return ddl_broadcast_init(recv, row->tensors[row->first + i].count, o->type, o->root, comm, &request_options,
-					  &perf->requests[i], err);
-	default:
-		return ddl_barrier_init(comm, &request_options, &perf->requests[i], err);
-	}
-}
-
-static int create_requests(struct ddl__perf *perf, const struct ddl__perf_row *row, struct ddl_error *err)
-{
-	place(perf, row, perf->offsets);
-	for (perf->n_requests = 0; perf->n_requests < requests_of(row); perf->n_requests++) {
-		int rc = create_request(perf, row, perf->n_requests, err);
-
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
 }
 
 static int run_barrier(struct ddl__perf *perf)
@@ -201,13 +129,6 @@ static double now_us(void)
 	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
-/* Puts the inputs into place that an all-reduce in place overwrites. */
-static void refill(struct ddl__perf *perf, const struct ddl__perf_row *row)
-{
-	if (perf->setting.options->in_place)
-		memcpy(perf->recv, perf->send, place(perf, row, NULL));
-}
-
 static void progress(struct ddl__perf *perf, const struct ddl__perf_row *row)
 {
 	if (perf->setting.output)
@@ -222,7 +143,7 @@ static int time_row(struct ddl__perf *perf, const struct ddl__perf_row *row)
 		double begin;
 		int rc;
 
-		refill(perf, row);
+		ddl__perf_refill(perf, row);
 		rc = run_barrier(perf);
 		begin = now_us();
 		if (rc == 0)
@@ -234,45 +155,6 @@ static int time_row(struct ddl__perf *perf, const struct ddl__perf_row *row)
 		progress(perf, row);
 	}
 	return ddl_allreduce(perf->times_us, perf->times_us, (size_t)o->iterations, DDL_FLOAT64, DDL_MAX, perf->setting.comm);
-}
-
-/* Inputs for a check or for timing; what a correct result overwrites is poisoned. */
-static void fill(struct ddl__perf *perf, const struct ddl__perf_row *row, const struct ddl__check *check)
-{
-	const bool broadcast = perf->setting.options->collective == DDL__PERF_BROADCAST;
-
-	ddl__check_poison(perf->recv, place(perf, row, NULL));
-	if (broadcast && perf->rank != check->root)
-		return;
-	for (size_t i = 0; i < row->n; i++)
-		ddl__check_fill(check, perf->rank, i, (broadcast ? perf->recv : perf->send) + perf->offsets[i],
-				row->tensors[row->first + i].count);
-	refill(perf, row);
-}
-
-/* Compares this rank's share of all tensors, or everything. Says what is wrong where loud. */
-static bool compare(const struct ddl__perf *perf, const struct ddl__perf_row *row, const struct ddl__check *check, bool everything,
-		    bool loud)
-{
-	for (size_t i = 0; i < row->n; i++) {
-		const struct ddl__perf_tensor *tensor = &row->tensors[row->first + i];
-		const uint64_t n = (uint64_t)perf->n_ranks, rank = (uint64_t)perf->rank;
-		const uint64_t first = everything ? 0 : tensor->count / n * rank;
-		const uint64_t end = everything || rank + 1 == n ? tensor->count : tensor->count / n * (rank + 1);
-		struct ddl__mismatch wrong;
-
-		if (ddl__check_compare(check, i, perf->recv + perf->offsets[i], first, end, &wrong))
-			continue;
-		if (loud)
-			ddl__failed("perf",
-				    "rank %d (%s): wrong result in %s of %" PRIu64 " elements: element %" PRIu64
-				    " is %.17g, expected %.17g (allowed difference %.3g)",
-				    perf->rank, ddl_comm_node_name(perf->setting.comm, perf->rank),
-				    tensor->name ? tensor->name : "the tensor", tensor->count, wrong.index, wrong.got,
-				    wrong.expected, wrong.bound);
-		return false;
-	}
-	return true;
 }
 
 /* Whether all ranks hold the same bits. Collective. */
@@ -308,7 +190,7 @@ static int check_row(struct ddl__perf *perf, const struct ddl__perf_row *row, bo
 	const struct ddl__perf_options *o = perf->setting.options;
 	const struct ddl__check check = {
 		.type = o->type,
-		.op = o->collective == DDL__PERF_BROADCAST ? 0 : o->op,
+		.op = ddl__perf_reduces(o->collective) ? o->op : 0,
 		.wire = (enum ddl_wire)perf->requests[0]->call.wire,
 		.n_ranks = perf->n_ranks,
 		.root = o->root,
@@ -316,21 +198,22 @@ static int check_row(struct ddl__perf *perf, const struct ddl__perf_row *row, bo
 		.seed = o->seed + exact,
 	};
 	const bool small = row->bytes / perf->type_size <= FULL_CHECK / (uint64_t)perf->n_ranks;
-	bool equal = false, good;
+	const bool alike = ddl__perf_alike(o->collective);
+	bool equal = !alike, good;
 	int rc;
 
-	fill(perf, row, &check);
+	ddl__perf_fill(perf, row, &check);
 	rc = run_row(perf);
-	if (rc == 0)
+	if (rc == 0 && alike)
 		rc = compare_ranks(perf, row, &equal);
 	if (rc < 0)
 		return rc;
-	good = compare(perf, row, &check, small, false) && equal;
+	good = ddl__perf_compare(perf, row, &check, small || !alike, false) && equal;
 	rc = agree(perf, &good);
 	if (rc < 0)
 		return rc;
 	result->correct = result->correct && good;
-	if (!good && compare(perf, row, &check, true, true) && !equal)
+	if (!good && ddl__perf_compare(perf, row, &check, true, true) && !equal)
 		ddl__failed("perf", "rank %d (%s): the ranks' results are not the same bits", perf->rank,
 			    ddl_comm_node_name(perf->setting.comm, perf->rank));
 	progress(perf, row);
@@ -359,9 +242,11 @@ static const char *wire_name(const struct ddl__perf *perf, const struct ddl__cal
 static int measure(struct ddl__perf *perf, const struct ddl__perf_row *row, struct ddl__perf_result *result)
 {
 	const struct ddl__perf_options *o = perf->setting.options;
-	const struct ddl__check plain = {
-		.type = o->type, .op = o->op, .n_ranks = perf->n_ranks, .root = o->root, .seed = o->seed
-	};
+	const struct ddl__check plain = { .type = o->type,
+					  .op = ddl__perf_reduces(o->collective) ? o->op : 0,
+					  .n_ranks = perf->n_ranks,
+					  .root = o->root,
+					  .seed = o->seed };
 	const bool check = o->check && row->n > 0;
 	int rc = 0;
 
@@ -369,7 +254,7 @@ static int measure(struct ddl__perf *perf, const struct ddl__perf_row *row, stru
 	if (check)
 		rc = check_row(perf, row, true, result);
 	if (rc == 0) {
-		fill(perf, row, &plain);
+		ddl__perf_fill(perf, row, &plain);
 		rc = time_row(perf, row);
 	}
 	if (rc == 0 && check)
@@ -381,7 +266,7 @@ int ddl__perf_measure(struct ddl__perf *perf, const struct ddl__perf_row *row, s
 		      struct ddl_error *err)
 {
 	const struct ddl__call *call;
-	int rc = create_requests(perf, row, err);
+	int rc = ddl__perf_requests_create(perf, row, err);
 
 	if (rc < 0) {
 		free_requests(perf);

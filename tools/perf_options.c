@@ -19,8 +19,37 @@ const struct ddl__choice ddl__perf_collectives[] = {
 	{ DDL__PERF_ALLREDUCE, "allreduce", "all ranks get the reduction of all ranks' data" },
 	{ DDL__PERF_BROADCAST, "broadcast", "all ranks get one rank's data" },
 	{ DDL__PERF_BARRIER, "barrier", "no rank goes on before all have come" },
+	{ DDL__PERF_REDUCE_SCATTER, "reducescatter", "each rank gets its block of the reduction" },
+	{ DDL__PERF_ALLGATHER, "allgather", "all ranks get all ranks' blocks" },
+	{ DDL__PERF_REDUCE, "reduce", "one rank gets the reduction" },
+	{ DDL__PERF_ALLTOALL, "alltoall", "every rank sends each rank a block of its own" },
+	{ DDL__PERF_GATHER, "gather", "one rank gets all ranks' blocks" },
+	{ DDL__PERF_SCATTER, "scatter", "each rank gets its block of one rank's data" },
+	{ DDL__PERF_SENDRECV, "sendrecv", "each rank sends to the next one and receives from the one before" },
 	{ 0, NULL, NULL },
 };
+
+bool ddl__perf_reduces(enum ddl__perf_collective collective)
+{
+	return collective == DDL__PERF_ALLREDUCE || collective == DDL__PERF_REDUCE_SCATTER || collective == DDL__PERF_REDUCE;
+}
+
+bool ddl__perf_rooted(enum ddl__perf_collective collective)
+{
+	return collective == DDL__PERF_BROADCAST || collective == DDL__PERF_REDUCE || collective == DDL__PERF_GATHER ||
+	       collective == DDL__PERF_SCATTER;
+}
+
+bool ddl__perf_may_share(enum ddl__perf_collective collective)
+{
+	return collective != DDL__PERF_BROADCAST && collective != DDL__PERF_BARRIER && collective != DDL__PERF_ALLTOALL &&
+	       collective != DDL__PERF_SENDRECV;
+}
+
+bool ddl__perf_alike(enum ddl__perf_collective collective)
+{
+	return collective == DDL__PERF_ALLREDUCE || collective == DDL__PERF_BROADCAST || collective == DDL__PERF_ALLGATHER;
+}
 
 static const struct ddl__help help[] = {
 	{ "--sizes LIST", "bytes: 8,4K,64M or doubling 8-64M (default 8-16M)" },
@@ -29,8 +58,8 @@ static const struct ddl__help help[] = {
 	{ "--type TYPE", "f64, f32 (default), f16, bf16, i64, i32, i8, u8" },
 	{ "--op OP", "sum (default), avg, min, max, prod" },
 	{ "--wire WIRE", "type in which f32 travels: auto (default: as planned), native, bf16, f16" },
-	{ "--root RANK", "of a broadcast (default 0)" },
-	{ "--in-place", "all-reduce within one buffer" },
+	{ "--root RANK", "of broadcast, reduce, gather and scatter (default 0)" },
+	{ "--in-place", "input and result within one buffer" },
 	{ "--algorithm NAME", "as `ddl info` lists them (default: chosen)" },
 	{ "--rings N", "rings that share the data, 1 ... 64 (default: as planned)" },
 	{ "--transports LIST", "as `ddl info` lists them (default: all usable)" },
@@ -230,8 +259,9 @@ static int finish(struct parse *parse)
 		return DDL__EXIT_GOOD;
 	if (parse->sizes && parse->sizes_file)
 		return ddl__usage(TOOL, "give --sizes or --sizes-file, not both");
-	if (o->in_place && o->collective == DDL__PERF_BROADCAST)
-		return ddl__usage(TOOL, "a broadcast has one buffer always; leave --in-place out");
+	if (o->in_place && !ddl__perf_may_share(o->collective))
+		return ddl__usage(TOOL, "%s is not measured in place; leave --in-place out",
+				  ddl__choice_by_id(ddl__perf_collectives, (int)o->collective)->name);
 	if (parse->sizes_file)
 		rc = ddl__perf_tensors_read(parse->sizes_file, ddl_type_size(o->type), &o->tensors, &o->n_tensors, &parse->err);
 	else
@@ -247,8 +277,11 @@ static int parse_options(struct parse *parse, int argc, char **argv, int *status
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1) {
 		if (option == 'h') {
-			ddl__help_print(stdout, "ddl perf allreduce|broadcast|barrier [OPTIONS]",
-					"Measures a collective over the ranks of the step; rank 0 prints.", help);
+			ddl__help_print(
+				stdout, "ddl perf COLLECTIVE [OPTIONS]",
+				"Measures a collective over the ranks of the step; rank 0 prints. Collectives: allreduce, "
+				"broadcast,\nbarrier, reducescatter, allgather, reduce, alltoall, gather, scatter, sendrecv.",
+				help);
 			*status = DDL__EXIT_GOOD;
 			return 0;
 		}
@@ -282,7 +315,7 @@ int ddl__perf_options_parse(int argc, char **argv, struct ddl__perf_options *opt
 		return 0;
 	*status = DDL__EXIT_USAGE;
 	if (argc - optind != 1) {
-		ddl__usage(TOOL, "name one collective: allreduce, broadcast or barrier; `ddl perf --help` tells more");
+		ddl__usage(TOOL, "name one collective: allreduce, broadcast, barrier, ...; `ddl perf --help` lists them");
 		return 0;
 	}
 	collective = ddl__choice_parse("collective", ddl__perf_collectives, argv[optind], &parse.err);

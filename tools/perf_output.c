@@ -40,10 +40,10 @@ static const char *type_name(const struct ddl__perf_output *output)
 	return ddl__choice_by_id(ddl__types, (int)output->options->type)->name;
 }
 
-/* Operation of an all-reduce; "none" where there is no operation. */
+/* "none" where there is no operation. */
 static const char *op_name(const struct ddl__perf_output *output)
 {
-	if (output->options->collective != DDL__PERF_ALLREDUCE)
+	if (!ddl__perf_reduces(output->options->collective))
 		return "none";
 	return ddl__choice_by_id(ddl__ops, (int)output->options->op)->name;
 }
@@ -57,6 +57,11 @@ void ddl__perf_output_break(struct ddl__perf_output *output)
 	output->width = 0;
 }
 
+static bool to_root(enum ddl__perf_collective collective)
+{
+	return collective == DDL__PERF_REDUCE || collective == DDL__PERF_GATHER;
+}
+
 static void begin_table(const struct ddl__perf_output *output)
 {
 	const struct ddl__perf_options *o = output->options;
@@ -64,10 +69,12 @@ static void begin_table(const struct ddl__perf_output *output)
 	printf("%s", collective_name(output));
 	if (!is_barrier(output))
 		printf(" of %s", type_name(output));
-	if (o->collective == DDL__PERF_ALLREDUCE)
+	if (ddl__perf_reduces(o->collective))
 		printf(" (%s%s)", op_name(output), o->in_place ? ", in place" : "");
-	if (o->collective == DDL__PERF_BROADCAST)
-		printf(" from rank %d", o->root);
+	else if (o->in_place)
+		printf(" (in place)");
+	if (ddl__perf_rooted(o->collective))
+		printf(" %s rank %d", to_root(o->collective) ? "to" : "from", o->root);
 	printf(", %d rank%s on %zu node%s, %d iterations\n\n", output->n_ranks, output->n_ranks == 1 ? "" : "s", output->n_nodes,
 	       output->n_nodes == 1 ? "" : "s", o->iterations);
 	printf("%10s  %7s  %4s  %-13s  %5s  %11s  %11s  %11s  %8s  %8s  %s\n", "size", "tensors", "wire", "algorithm", "rings",

@@ -28,7 +28,22 @@ double ddl__perf_algbw(uint64_t bytes, double time_us)
 
 double ddl__perf_busbw(enum ddl__perf_collective collective, int n_ranks, uint64_t bytes, double time_us)
 {
-	const double factor = collective == DDL__PERF_ALLREDUCE ? 2.0 * (n_ranks - 1) / n_ranks : 1;
+	const double others = (double)(n_ranks - 1) / n_ranks;
+	double factor = 1;
 
+	switch (collective) {
+	case DDL__PERF_ALLREDUCE:
+		factor = 2 * others;
+		break;
+	case DDL__PERF_REDUCE_SCATTER:
+	case DDL__PERF_ALLGATHER:
+	case DDL__PERF_ALLTOALL:
+	case DDL__PERF_GATHER:
+	case DDL__PERF_SCATTER:
+		factor = others;
+		break;
+	default:
+		break;
+	}
 	return ddl__perf_algbw(bytes, time_us) * factor;
 }

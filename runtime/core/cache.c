@@ -2,9 +2,9 @@
 /*
  * cache.c - the requests behind the blocking calls.
  *
- * They are kept by what all ranks that take part agree on (collective, counts, type, operation, root), never by buffer addresses: so
- * all ranks hit or miss together, and evict the same one. Two ranks that send and receive cannot know what the others call, so each
- * channel has a small cache of its own. An all-to-all by counts has other counts on every rank, and is made anew each time.
+ * They are kept by what all ranks that take part agree on (collective, counts, type, operation, root), never by buffer addresses:
+ * so all ranks hit or miss together, and evict the same one. Two ranks that send and receive cannot know what the others call, so
+ * each channel has a small cache of its own. An all-to-all by counts has other counts on every rank, and is made anew each time.
  */
 #include <errno.h>
 

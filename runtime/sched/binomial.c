@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * binomial.c - gather and scatter of short blocks along a binomial tree over the ring order from the root on: ceil(log2 N) levels, and
- * no rank speaks to more than that many others.
+ * binomial.c - gather and scatter of short blocks along a binomial tree over the ring order from the root on: ceil(log2 N) levels,
+ * and no rank speaks to more than that many others.
  *
- * Numbers v count along the ring from the root (0). The subtree of v is the numbers from v to v + lowest bit of v; its blocks lie in
- * that order in scratch. Lane 0 of a rank is its edge to the parent (numbered v; on the root it only copies), the others are the edges
- * to the children, numbered by them. A leaf needs no scratch. Empty subtrees have no lane at either end.
+ * Numbers v count along the ring from the root (0). The subtree of v is the numbers from v to v + lowest bit of v; its blocks lie
+ * in that order in scratch. Lane 0 of a rank is its edge to the parent (numbered v; on the root it only copies), the others are the
+ * edges to the children, numbered by them. A leaf needs no scratch. Empty subtrees have no lane at either end.
  */
 #include "schedule.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pairwise.c - all-to-all: each rank exchanges blocks with each other one. In round t the ranks meet whose positions in the ring order
- * have the sum t modulo N: every round is a perfect matching but for those that meet themselves, who copy.
+ * pairwise.c - all-to-all: each rank exchanges blocks with each other one. In round t the ranks meet whose positions in the ring
+ * order have the sum t modulo N: every round is a perfect matching but for those that meet themselves, who copy.
  *
  * A lane a partner, numbered by its round. Both directions share it: pieces go and come in turn, so that a block may be replaced in
  * place once its piece has left. A lane begins when the one WINDOW rounds before is through, so that no more partners are busy with
- * this rank at once; as rounds are the same at both ends, such waits lead to earlier rounds only. The slice shrinks with the number of
- * ranks: what all lanes hold stays bounded.
+ * this rank at once; as rounds are the same at both ends, such waits lead to earlier rounds only. The slice shrinks with the number
+ * of ranks: what all lanes hold stays bounded.
  */
 #include "schedule.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reduce_chain.c - reduce along the ring order: the root's successor sends, each rank adds its own and passes on, slice by slice, until
- * the root adds the last contribution. Every uplink carries the data once in each direction at most; the chain fills in N-2 slices.
+ * reduce_chain.c - reduce along the ring order: the root's successor sends, each rank adds its own and passes on, slice by slice,
+ * until the root adds the last contribution. Every uplink carries the data once in each direction at most; the chain fills in N-2
+ * slices.
  */
 #include "schedule.h"
 

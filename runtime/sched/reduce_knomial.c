@@ -2,9 +2,10 @@
 /*
  * reduce_knomial.c - reduce of short messages up a k-nomial tree over the ring order from the root on: ceil(log_K N) levels.
  *
- * A rank's number v (0: the root) is written to base K; its parent has the lowest digit that is not 0 cleared, its children have one of
- * the zeros below that digit set. Neighbours in the order are near in the switch tree, and low digits meet first. A lane an edge,
- * numbered by the child; a parent adds its children's contributions in ascending order, whoever comes first, and so always the same bits.
+ * A rank's number v (0: the root) is written to base K; its parent has the lowest digit that is not 0 cleared, its children have
+ * one of the zeros below that digit set. Neighbours in the order are near in the switch tree, and low digits meet first. A lane an
+ * edge, numbered by the child; a parent adds its children's contributions in ascending order, whoever comes first, and so always
+ * the same bits.
  */
 #include "schedule.h"
 

@@ -99,12 +99,14 @@ static void a_row_tells_times_and_what_ran(void **state)
 static void a_wrong_bit_in_the_first_check_is_found(void **state)
 {
 	for (int in_place = 0; in_place <= 1; in_place++) {
-		for (int collective = DDL__PERF_ALLREDUCE; collective <= DDL__PERF_BROADCAST; collective++) {
+		for (int collective = DDL__PERF_ALLREDUCE; collective < DDL__PERF_SENDRECV; collective++) {
 			struct ddl__perf_options options = allreduce();
 			struct ddl__perf_result result;
 
 			options.collective = (enum ddl__perf_collective)collective;
-			options.in_place = in_place && collective == DDL__PERF_ALLREDUCE;
+			options.in_place = in_place && ddl__perf_may_share(options.collective);
+			if (collective == DDL__PERF_BARRIER)
+				continue;
 			damaged_wait = 0;
 			assert_int_equal(measure(&options, NULL, &result), 0);
 			damaged_wait = -1;
@@ -125,7 +127,7 @@ static void a_wrong_bit_in_the_last_check_is_found_in_integers(void **state)
 }
 
 /* Two ranks, of which only rank 1 damages a result; returns what each made of it. */
-static void measure_two(int damaged, int correct[2])
+static void measure_two(enum ddl__perf_collective collective, int damaged, int correct[2])
 {
 	char folder[] = "/tmp/ddl-perf-measure-XXXXXX", command[64];
 	pid_t children[2];
@@ -142,6 +144,7 @@ static void measure_two(int damaged, int correct[2])
 		struct ddl_error err;
 		int made = -2;
 
+		options.collective = collective;
 		damaged_wait = rank == 1 ? damaged : -1;
 		if (ddl__filestore_open(folder, rank, 2, &filestore, &err) == 0)
 			made = measure(&options, ddl__filestore_store(filestore), &result);
@@ -163,10 +166,22 @@ static void ranks_that_differ_in_one_bit_are_found_by_both_though_each_is_within
 {
 	int correct[2];
 
-	measure_two(-1, correct);
+	measure_two(DDL__PERF_ALLREDUCE, -1, correct);
 	assert_int_equal(correct[0], 1);
 	assert_int_equal(correct[1], 1);
-	measure_two(ITERATIONS + WARMUP + 1, correct);
+	measure_two(DDL__PERF_ALLREDUCE, ITERATIONS + WARMUP + 1, correct);
+	assert_int_equal(correct[0], 0);
+	assert_int_equal(correct[1], 0);
+}
+
+static void a_wrong_message_is_found_by_both(void **state)
+{
+	int correct[2];
+
+	measure_two(DDL__PERF_SENDRECV, -1, correct);
+	assert_int_equal(correct[0], 1);
+	assert_int_equal(correct[1], 1);
+	measure_two(DDL__PERF_SENDRECV, 0, correct); /* the receive is waited for first */
 	assert_int_equal(correct[0], 0);
 	assert_int_equal(correct[1], 0);
 }
@@ -178,6 +193,7 @@ int main(void)
 		cmocka_unit_test(a_wrong_bit_in_the_first_check_is_found),
 		cmocka_unit_test(a_wrong_bit_in_the_last_check_is_found_in_integers),
 		cmocka_unit_test(ranks_that_differ_in_one_bit_are_found_by_both_though_each_is_within_the_bound),
+		cmocka_unit_test(a_wrong_message_is_found_by_both),
 	};
 
 	unsetenv("PMIX_NAMESPACE");

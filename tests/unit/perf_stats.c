@@ -53,8 +53,13 @@ static void bandwidths_are_those_of_nccl_tests(void **state)
 		int ranks;
 		double factor;
 	} rows[] = {
-		{ DDL__PERF_ALLREDUCE, 1, 0 },      { DDL__PERF_ALLREDUCE, 2, 1 }, { DDL__PERF_ALLREDUCE, 4, 1.5 },
-		{ DDL__PERF_ALLREDUCE, 16, 1.875 }, { DDL__PERF_BROADCAST, 4, 1 }, { DDL__PERF_BARRIER, 4, 1 },
+		{ DDL__PERF_ALLREDUCE, 1, 0 },         { DDL__PERF_ALLREDUCE, 2, 1 },
+		{ DDL__PERF_ALLREDUCE, 4, 1.5 },       { DDL__PERF_ALLREDUCE, 16, 1.875 },
+		{ DDL__PERF_BROADCAST, 4, 1 },         { DDL__PERF_BARRIER, 4, 1 },
+		{ DDL__PERF_REDUCE_SCATTER, 4, 0.75 }, { DDL__PERF_ALLGATHER, 8, 0.875 },
+		{ DDL__PERF_ALLTOALL, 2, 0.5 },        { DDL__PERF_REDUCE, 4, 1 },
+		{ DDL__PERF_GATHER, 4, 0.75 },         { DDL__PERF_SCATTER, 4, 0.75 },
+		{ DDL__PERF_SENDRECV, 4, 1 },
 	};
 
 	assert_true(ddl__perf_algbw(1000000000, 1e6) == 1.0);

@@ -161,6 +161,21 @@ assert [u["rank_order_up"] for u in plan["uplinks"]] == [3, 3, 2]'
 	grep -q '"correct":null' "$BATS_TEST_TMPDIR/out.0"
 }
 
+@test "perf measures and checks every collective, with blocks that are equal and that are not" {
+	local collective
+	for collective in reducescatter allgather reduce alltoall gather scatter sendrecv; do
+		ranks 3 $collective --sizes 0,4,28,1200 --check --iters 2 --warmup 1 --csv
+		[ "$(grep -c ",true,5,false$" "$BATS_TEST_TMPDIR/out.0")" = 4 ]
+	done
+	for collective in reducescatter allgather reduce gather scatter; do
+		ranks 2 $collective --in-place --type bf16 --sizes 4,50 --check --iters 2 --warmup 1 --csv
+		[ "$(grep -c ",true,5,false$" "$BATS_TEST_TMPDIR/out.0")" = 2 ]
+	done
+	expect_refusal 2 "alltoall is not measured in place" "$ddl" perf alltoall --in-place
+	expect_refusal 1 "sendrecv needs at least two ranks" "$ddl" perf sendrecv
+	expect_refusal 2 "root 5 does not exist" "$ddl" perf gather --root 5
+}
+
 @test "perf takes a list of tensors: each size, then all at once; the progress line comes on demand" {
 	printf '# two layers\nfc.weight 1000\nfc.bias 10\nout.weight 1000\n' >"$BATS_TEST_TMPDIR/list"
 	ranks 2 allreduce --sizes-file "$BATS_TEST_TMPDIR/list" --check --iters 2 --csv --progress-line
