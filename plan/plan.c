@@ -219,6 +219,16 @@ static int make_list(const struct ddl__plan_request *request, struct ddl__vertex
 	return 0;
 }
 
+/* Writes plan->nodes, for which there is room, and their indices. */
+static void number_nodes(struct ddl__plan *plan)
+{
+	size_t i;
+
+	ddl__vertex_collect(plan->root, plan->nodes, 0);
+	for (i = 0; i < plan->n_nodes; i++)
+		plan->nodes[i]->node = i;
+}
+
 int ddl__plan_index(struct ddl__plan *plan, int code, struct ddl_error *err)
 {
 	const char **names;
@@ -232,11 +242,9 @@ int ddl__plan_index(struct ddl__plan *plan, int code, struct ddl_error *err)
 		free(names);
 		return ddl__error_memory(err);
 	}
-	ddl__vertex_collect(plan->root, plan->nodes, 0);
-	for (i = 0; i < plan->n_nodes; i++) {
-		plan->nodes[i]->node = i;
+	number_nodes(plan);
+	for (i = 0; i < plan->n_nodes; i++)
 		names[i] = plan->nodes[i]->name;
-	}
 	rc = ddl__names_check(names, plan->n_nodes, code, err);
 	free(names);
 	return rc;
@@ -304,6 +312,12 @@ int ddl__plan_restrict(const struct ddl__plan *plan, const char *const *names, c
 	if (!rc)
 		(*result)->rails = plan->rails;
 	return rc;
+}
+
+void ddl__plan_sort(struct ddl__plan *plan)
+{
+	ddl__vertex_sort(plan->root);
+	number_nodes(plan);
 }
 
 uint64_t ddl__plan_digest(const char *text, size_t length)

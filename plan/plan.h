@@ -81,6 +81,9 @@ int ddl__plan_encode(const struct ddl__plan *plan, char **text, struct ddl_error
  */
 int ddl__plan_decode(const char *text, size_t length, struct ddl__plan **plan, struct ddl_error *err);
 
+/* Orders the children of every switch by name, as ddl__plan_create() does; the nodes get new indices. */
+void ddl__plan_sort(struct ddl__plan *plan);
+
 /* A 64-bit digest of a text (FNV-1a), by which ranks compare plans. Not cryptographic. */
 uint64_t ddl__plan_digest(const char *text, size_t length);
 

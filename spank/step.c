@@ -87,28 +87,6 @@ int ddl__step_plan_from_file(const struct ddl__step *step, const struct ddl__spa
 	return rc;
 }
 
-static int compare_vertices(const void *a, const void *b)
-{
-	const struct ddl__vertex *const *left = a, *const *right = b;
-
-	return ddl__name_compare((*left)->name, (*right)->name);
-}
-
-/* Children by name, and the plan's nodes after them. The depth is bounded by DDL__PLAN_DEPTH_MAX. */
-static void sort_below(struct ddl__plan *plan, struct ddl__vertex *vertex, size_t *n)
-{
-	size_t i;
-
-	if (!vertex->n_children) {
-		vertex->node = *n;
-		plan->nodes[(*n)++] = vertex;
-		return;
-	}
-	qsort(vertex->children, vertex->n_children, sizeof(struct ddl__vertex *), compare_vertices);
-	for (i = 0; i < vertex->n_children; i++)
-		sort_below(plan, vertex->children[i], n);
-}
-
 /*
  * Cutting down keeps the order of the wide plan. Where a switch with a single child went, its child now stands by its own name,
  * as in a plan that was made for these nodes alone (by the tasks, say): hence the sorting.
@@ -116,7 +94,6 @@ static void sort_below(struct ddl__plan *plan, struct ddl__vertex *vertex, size_
 int ddl__step_plan_narrow(const struct ddl__step *step, const char *plan, char **text, struct ddl_error *err)
 {
 	struct ddl__plan *wide, *narrow;
-	size_t n = 0;
 	int rc = ddl__plan_decode(plan, strlen(plan), &wide, err);
 
 	if (rc < 0)
@@ -128,7 +105,7 @@ int ddl__step_plan_narrow(const struct ddl__step *step, const char *plan, char *
 	rc = ddl__plan_restrict(wide, (const char *const *)step->nodes, step->tasks, step->n_nodes, &narrow, err);
 	if (rc < 0)
 		goto destroy_wide;
-	sort_below(narrow, narrow->root, &n);
+	ddl__plan_sort(narrow);
 	rc = ddl__plan_encode(narrow, text, err);
 	ddl__plan_destroy(narrow);
 destroy_wide:

@@ -47,34 +47,50 @@ static const char two_leaves[] = "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1
 				 "SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n[2,4,6]\n"
 				 "SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-6] Switches=leaf[1-2]\n";
 
+/* agg1 and agg2 have the same switches below them and become agg[1-2], which goes before agg3. */
+static const char joined_switches[] = "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1-2]\n"
+				      "SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n[3-4]\n"
+				      "SwitchName=leaf3 Level=0 LinkSpeed=1 Nodes=n[5-6]\n"
+				      "SwitchName=leaf4 Level=0 LinkSpeed=1 Nodes=n[7-8]\n"
+				      "SwitchName=agg1 Level=1 LinkSpeed=1 Switches=leaf[1-2]\n"
+				      "SwitchName=agg2 Level=1 LinkSpeed=1 Switches=leaf[1-2]\n"
+				      "SwitchName=agg3 Level=1 LinkSpeed=1 Switches=leaf[3-4]\n"
+				      "SwitchName=core Level=2 LinkSpeed=1 Switches=agg[1-3]\n";
+
 static void a_wide_plan_cut_down_is_the_plan_that_would_have_been_made(void **state)
 {
-	static const char *const steps[][2] = {
-		{ "n[1-6]", "2(x6)" }, { "n[2-4]", "1,2,3" }, { "n[1,3]", "1(x2)" },
-		{ "n5", "4" },         { "n[1,2]", "1(x2)" }, { "n[4,2,1]", "3,2,1" },
+	static const struct {
+		const char *topology, *all; /* of the wide plan */
+		const char *nodes, *tasks;  /* of the step */
+	} cases[] = {
+		{ two_leaves, "n[1-6]", "n[1-6]", "2(x6)" },          { two_leaves, "n[1-6]", "n[2-4]", "1,2,3" },
+		{ two_leaves, "n[1-6]", "n[1,3]", "1(x2)" },          { two_leaves, "n[1-6]", "n5", "4" },
+		{ two_leaves, "n[1-6]", "n[1,2]", "1(x2)" },          { two_leaves, "n[1-6]", "n[4,2,1]", "3,2,1" },
+		{ joined_switches, "n[1-8]", "n[1-8]", "1(x8)" },     { joined_switches, "n[1-8]", "n[1,3,5,7]", "1(x4)" },
+		{ joined_switches, "n[1-8]", "n[1-2,5,7]", "1(x4)" },
 	};
-	struct ddl__topology *topology = topology_of(two_leaves);
 	struct ddl__options options = ring();
-	struct ddl__step wide = step_of("7.0", "n[1-6]", NULL);
-	char *wide_text, *cut, *made;
 	size_t i;
 
-	assert_int_equal(ddl__step_plan(&wide, topology, "slurm", &options, &wide_text, NULL), 0);
-	assert_false(ddl__step_plan_has_tasks(wide_text));
-	for (i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-		struct ddl__step step = step_of("7.0", steps[i][0], steps[i][1]);
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct ddl__topology *topology = topology_of(cases[i].topology);
+		struct ddl__step wide = step_of("7.0", cases[i].all, NULL);
+		struct ddl__step step = step_of("7.0", cases[i].nodes, cases[i].tasks);
+		char *wide_text, *cut, *made;
 
+		assert_int_equal(ddl__step_plan(&wide, topology, "slurm", &options, &wide_text, NULL), 0);
+		assert_false(ddl__step_plan_has_tasks(wide_text));
 		assert_int_equal(ddl__step_plan_narrow(&step, wide_text, &cut, NULL), 0);
 		assert_int_equal(ddl__step_plan(&step, topology, "slurm", &options, &made, NULL), 0);
 		assert_string_equal(cut, made);
 		assert_true(ddl__step_plan_has_tasks(cut));
+		free(wide_text);
 		free(cut);
 		free(made);
+		ddl__step_fini(&wide);
 		ddl__step_fini(&step);
+		ddl__topology_destroy(topology);
 	}
-	free(wide_text);
-	ddl__step_fini(&wide);
-	ddl__topology_destroy(topology);
 }
 
 static void with_order_slurm_the_steps_own_order_counts(void **state)
