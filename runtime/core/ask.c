@@ -119,6 +119,23 @@ int ddl__ask_check(const struct ddl_comm *comm, struct ddl__ask *ask, struct ddl
 	return rc;
 }
 
+/* What is asked for by name (the request's options, DDL_ALGO, --ddl=ring), else the cheapest. From agreed facts only. */
+static int choose(const struct ddl_comm *comm, const char *wanted, const struct ddl__call *call,
+		  const struct ddl__algorithm **algorithm, struct ddl_error *err)
+{
+	enum ddl__collective collective = (enum ddl__collective)call->collective;
+	const char *forced = wanted || collective != DDL__ALLREDUCE ? wanted : getenv("DDL_ALGO");
+	if ((!forced || !*forced) && collective == DDL__ALLREDUCE && comm->plan->options.mode == DDL__MODE_RING)
+		forced = "ring";
+	if (forced && *forced)
+		return ddl__select(collective, forced, algorithm, err);
+	size_t bytes = call->wire == DDL_WIRE_NATIVE && call->type ? ddl_type_size((enum ddl_type)call->type) : 2;
+	struct ddl__model model;
+	ddl__model_init(&model, comm->layout);
+	*algorithm = ddl__select_cheapest(collective, &model, (double)call->count * (double)bytes);
+	return 0;
+}
+
 /* The options, completed: the plan's word where the caller has none. */
 static int complete_call(const struct ddl_comm *comm, const struct ddl_request_options *options, struct ddl__call *call,
 			 const struct ddl__algorithm **algorithm, struct ddl_error *err)
@@ -131,15 +148,14 @@ static int complete_call(const struct ddl_comm *comm, const struct ddl_request_o
 	if (o->rings < 0 || o->rings > (int)DDL__RINGS_MAX || (unsigned)o->wire > DDL_WIRE_FLOAT16)
 		return ddl__error_set(err, -EINVAL, "ddl_request_options: rings must be 0 to %d, wire a value of enum ddl_wire",
 				      DDL__RINGS_MAX);
-	const char *forced = o->algorithm ? o->algorithm : call->collective == DDL__ALLREDUCE ? getenv("DDL_ALGO") : NULL;
-	int rc = ddl__select((enum ddl__collective)call->collective, forced && *forced ? forced : NULL, algorithm, err);
+	enum ddl_wire wire = o->wire ? o->wire : (enum ddl_wire)plan->wire;
+	call->wire = reduces(call->collective) ? ddl__wire_resolve(wire, (enum ddl_type)call->type) : DDL_WIRE_NATIVE;
+	int rc = choose(comm, o->algorithm, call, algorithm, err);
 	if (rc < 0)
 		return rc;
-	enum ddl_wire wire = o->wire ? o->wire : (enum ddl_wire)plan->wire;
 	call->algorithm = (*algorithm)->id;
 	call->rings = o->rings ? (uint32_t)o->rings : plan->rings ? plan->rings : 1;
 	call->priority = o->priority;
-	call->wire = reduces(call->collective) ? ddl__wire_resolve(wire, (enum ddl_type)call->type) : DDL_WIRE_NATIVE;
 	return 0;
 }
 

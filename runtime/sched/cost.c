@@ -11,6 +11,7 @@
 #define NETWORK_LATENCY_US 40.0
 #define SWITCH_LATENCY_US  1.0 /* more for every switch higher up */
 #define NODE_GBPS          6.0
+#define REDUCE_GBPS        8.0
 #define NETWORK_GBPS       1.25
 #define MESSAGE_US         4.0 /* the work of one message more at the same time */
 
@@ -37,10 +38,12 @@ void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout)
 	memset(model, 0, sizeof(*model));
 	model->n_ranks = ranks_below(layout, layout->plan->root, model, &height);
 	model->n_levels = height + 1;
+	model->reduce_GBps = REDUCE_GBPS;
 	for (uint32_t l = 0; l < model->n_levels; l++) {
 		struct ddl__level *level = &model->level[l];
 		level->latency_us = l == 0 ? NODE_LATENCY_US : NETWORK_LATENCY_US + (l - 1) * SWITCH_LATENCY_US;
 		level->bandwidth_GBps = l == 0 ? NODE_GBPS : NETWORK_GBPS;
+		level->uplink_GBps = l < 2 ? 0 : NETWORK_GBPS;
 	}
 }
 
@@ -97,11 +100,17 @@ static double transfer_us(const struct ddl__model *model, uint32_t level, double
 {
 	const struct ddl__level *l = &model->level[level];
 	double us = bytes * sharing / (l->bandwidth_GBps * 1000);
-	if (level > 0 && l->uplink_GBps > 0) {
+	if (level > 1 && l->uplink_GBps > 0) {
 		double ranks = sharing > 1 ? model->level[level - 1].ranks : 1, up = bytes * ranks / (l->uplink_GBps * 1000);
 		us = up > us ? up : us;
 	}
 	return us;
+}
+
+/* Time that a rank takes to reduce so many bytes. */
+static double reduce_us(const struct ddl__model *model, double bytes)
+{
+	return model->reduce_GBps > 0 ? bytes / (model->reduce_GBps * 1000) : 0;
 }
 
 double ddl__cost_ring(const struct ddl__model *model, double bytes)
@@ -114,7 +123,7 @@ double ddl__cost_ring(const struct ddl__model *model, double bytes)
 		latency = model->level[l].latency_us > latency ? model->level[l].latency_us : latency;
 		transfer = us > transfer ? us : transfer;
 	}
-	return 2 * (n - 1) * latency + transfer;
+	return 2 * (n - 1) * latency + transfer + reduce_us(model, part / 2);
 }
 
 double ddl__cost_dimensions(const struct ddl__model *model, const struct ddl__dimension *dimensions, size_t n, double bytes)
@@ -123,7 +132,8 @@ double ddl__cost_dimensions(const struct ddl__model *model, const struct ddl__di
 	for (size_t i = 0; i < n; i++) {
 		const struct ddl__dimension *d = &dimensions[i];
 		us += 2 * ((d->n - 1) * model->level[d->level].latency_us +
-			   transfer_us(model, d->level, d->sharing, (d->n - 1.0) / d->n * bytes));
+			   transfer_us(model, d->level, d->sharing, (d->n - 1.0) / d->n * bytes)) +
+		      reduce_us(model, (d->n - 1.0) / d->n * bytes);
 		bytes /= d->n;
 	}
 	return us;
@@ -136,7 +146,7 @@ double ddl__cost_multiring(const struct ddl__model *model, double bytes)
 	return ddl__cost_dimensions(model, dimensions, n, bytes);
 }
 
-/* Rounds of a hypercube over the ranks in ring order: in round k partners are 2^k apart. share: what of the message each carries. */
+/* Rounds of a hypercube over the ranks in ring order: in round k partners are 2^k apart. halve: each carries half of the last. */
 static double rounds_us(const struct ddl__model *model, double bytes, int halve)
 {
 	double us = 0;
@@ -158,28 +168,52 @@ static double extra_us(const struct ddl__model *model, double bytes)
 
 double ddl__cost_doubling(const struct ddl__model *model, double bytes)
 {
-	return rounds_us(model, bytes, 0) + extra_us(model, bytes);
+	double us = rounds_us(model, bytes, 0) + extra_us(model, bytes);
+	for (uint64_t d = 1; 2 * d <= model->n_ranks; d *= 2)
+		us += reduce_us(model, bytes);
+	return us;
 }
 
 double ddl__cost_halving(const struct ddl__model *model, double bytes)
 {
-	return 2 * (rounds_us(model, bytes, 1) + extra_us(model, bytes));
+	return 2 * (rounds_us(model, bytes, 1) + extra_us(model, bytes)) + reduce_us(model, bytes);
+}
+
+/* The longest latency of a step, and the time in which a rank that shares its node's link moves so many bytes. */
+static double slowest_step_us(const struct ddl__model *model, double bytes, double *latency)
+{
+	double transfer = 0;
+	*latency = 0;
+	for (uint32_t l = 0; l < model->n_levels; l++) {
+		const struct ddl__level *level = &model->level[l];
+		if (!joins(model, l))
+			continue;
+		double us = bytes * sharing_at(model, l) / (level->bandwidth_GBps * 1000);
+		*latency = level->latency_us > *latency ? level->latency_us : *latency;
+		transfer = us > transfer ? us : transfer;
+	}
+	return transfer;
+}
+
+static uint32_t depth_of(uint64_t ranks, uint64_t radix)
+{
+	uint32_t depth = 0;
+	for (uint64_t reach = 1; reach < ranks; reach *= radix)
+		depth++;
+	return depth;
 }
 
 double ddl__cost_tree(const struct ddl__model *model, double bytes)
 {
-	double latency = 0, transfer = 0;
-	uint32_t depth = 0;
-	while ((1u << depth) < model->n_ranks)
-		depth++;
-	for (uint32_t l = 0; l < model->n_levels; l++) {
-		double us = transfer_us(model, l, 1, 2 * bytes);
-		if (!joins(model, l))
-			continue;
-		latency = model->level[l].latency_us > latency ? model->level[l].latency_us : latency;
-		transfer = us > transfer ? us : transfer;
-	}
-	return 2 * depth * latency + transfer;
+	double latency, transfer = slowest_step_us(model, 2 * bytes, &latency);
+	return 2 * depth_of(model->n_ranks, 2) * latency + transfer + reduce_us(model, 1.5 * bytes);
+}
+
+double ddl__cost_knomial(const struct ddl__model *model, double bytes)
+{
+	uint32_t depth = depth_of(model->n_ranks, 4);
+	double latency, transfer = slowest_step_us(model, 3 * bytes, &latency);
+	return depth * (2 * (latency + 2 * MESSAGE_US + transfer) + reduce_us(model, 3 * bytes));
 }
 
 double ddl__cost_direct(const struct ddl__model *model, double bytes)
@@ -189,5 +223,6 @@ double ddl__cost_direct(const struct ddl__model *model, double bytes)
 	if (n < 2)
 		return 0;
 	return 2 * (model->level[top].latency_us + (n - 1) * MESSAGE_US +
-		    transfer_us(model, top, sharing_at(model, top), (n - 1) / n * bytes));
+		    transfer_us(model, top, sharing_at(model, top), (n - 1) / n * bytes)) +
+	       reduce_us(model, (n - 1) / n * bytes);
 }

@@ -18,14 +18,15 @@
 struct ddl__level {
 	double latency_us;     /* of one step between two ranks that meet there, with the work of sending and receiving */
 	double bandwidth_GBps; /* of what a rank (level 0) or a node (above) is connected by, each direction */
-	double uplink_GBps; /* of the link from a vertex of the level below up to this one, where it is a bottleneck; 0: it is none */
-	uint32_t ranks;     /* most ranks below one vertex of this level */
+	double uplink_GBps;    /* of the link from a switch of the level below up to this one; 0: no bottleneck */
+	uint32_t ranks;        /* most ranks below one vertex of this level */
 };
 
 struct ddl__model {
 	uint32_t n_levels; /* at least 1 */
 	struct ddl__level level[DDL__LEVELS_MAX];
-	uint32_t n_ranks; /* of all */
+	uint32_t n_ranks;   /* of all */
+	double reduce_GBps; /* bytes that a rank reduces; 0: no time is counted for it */
 };
 
 struct ddl__dimension {   /* of a multi-level algorithm */
@@ -34,7 +35,10 @@ struct ddl__dimension {   /* of a multi-level algorithm */
 	uint32_t sharing; /* its rings that use the same node's link at once */
 };
 
-/* The model of a layout, with default latencies and bandwidths. */
+/*
+ * The model of a layout, with default latencies and bandwidths. Of uplinks the worst is assumed, that they are as narrow as a
+ * node's link: that rules out what would suffer, and costs those nothing that cross an uplink once.
+ */
 void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout);
 
 /* The dimensions of the model's tree: one a level that joins anything. dimensions: room for DDL__LEVELS_MAX. Returns how many. */
@@ -44,13 +48,14 @@ size_t ddl__model_dimensions(const struct ddl__model *model, struct ddl__dimensi
 size_t ddl__model_split(const struct ddl__model *model, const uint32_t *dims, size_t n, struct ddl__dimension *dimensions);
 
 /*
- * Predicted time in microseconds of an all-reduce of `bytes` on the wire, S:
+ * Predicted time in microseconds of an all-reduce of `bytes` on the wire, S. To each comes what a rank reduces, at reduce_GBps:
  *   ring       2(N-1) * a_max + 2(N-1)/N * S/B_min
  *   multiring  2 * sum_i [ (p_i-1) * a_i + (p_i-1)/p_i * S_i * q_i/B_i ], S_i = S / (p_0 ... p_(i-1)), q_i rings sharing the link
  *   doubling   sum_k [ a_k + S * q_k/B_k ] over the rounds k, and one more where N is no power of two
  *   halving    2 * sum_k [ a_k + S/2^(k+1) * q_k/B_k ], and two more
  *   tree       2 * ceil(log2 N) * a_max + 2 * S/B_min
- *   direct     2 * (N-1) * a_0' + 2(N-1)/N * S * q/B, a_0' the work of one message
+ *   knomial    2 * ceil(log4 N) * (a_max + 2 a_0' + 3 S * q/B_min): radix 4, a_0' the work of one message
+ *   direct     2 * (N-1) * a_0' + 2(N-1)/N * S * q/B
  */
 double ddl__cost_ring(const struct ddl__model *model, double bytes);
 double ddl__cost_multiring(const struct ddl__model *model, double bytes);
@@ -58,6 +63,7 @@ double ddl__cost_dimensions(const struct ddl__model *model, const struct ddl__di
 double ddl__cost_doubling(const struct ddl__model *model, double bytes);
 double ddl__cost_halving(const struct ddl__model *model, double bytes);
 double ddl__cost_tree(const struct ddl__model *model, double bytes);
+double ddl__cost_knomial(const struct ddl__model *model, double bytes);
 double ddl__cost_direct(const struct ddl__model *model, double bytes);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include <ddl/error.h>
 
+#include "cost.h"
 #include "schedule.h"
 
 struct ddl__algorithm {
@@ -15,6 +16,8 @@ struct ddl__algorithm {
 	const char *name;                /* the spelling of DDL_ALGO and `ddl info` */
 	const char *description;         /* one line for people */
 	int (*build)(const struct ddl__build *build, struct ddl__schedule **schedule);
+	/* Predicted time in microseconds of so many bytes on the wire; NULL: never chosen by cost. */
+	double (*cost)(const struct ddl__model *model, double bytes);
 };
 
 /* All algorithms, ended by a row whose name is NULL. */
@@ -24,10 +27,13 @@ extern const struct ddl__algorithm ddl__algorithms[];
 const char *ddl__collective_name(enum ddl__collective collective);
 
 /*
- * Chooses. wanted: a name, NULL: free choice. Returns 0; -EOPNOTSUPP (no such algorithm for this collective: the sentence lists
- * those that exist).
+ * Finds by name; NULL: the first of the collective. Returns 0; -EOPNOTSUPP (no such algorithm for this collective: the sentence
+ * lists those that exist).
  */
 int ddl__select(enum ddl__collective collective, const char *wanted, const struct ddl__algorithm **algorithm,
 		struct ddl_error *err);
+
+/* The algorithm of the least predicted time for so many bytes on the wire; the first of the collective where none has a cost. */
+const struct ddl__algorithm *ddl__select_cheapest(enum ddl__collective collective, const struct ddl__model *model, double bytes);
 
 #endif

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "cost.h"
+#include "select.h"
 #include "trees.h"
 
 #define RESNET_BYTES 102228128.0
@@ -91,6 +92,7 @@ static void a_rank_alone_takes_no_time(void **state)
 	assert_true(ddl__cost_doubling(&model, 1e6) == 0);
 	assert_true(ddl__cost_halving(&model, 1e6) == 0);
 	assert_true(ddl__cost_tree(&model, 1e6) == 0);
+	assert_true(ddl__cost_knomial(&model, 1e6) == 0);
 	assert_true(ddl__cost_direct(&model, 1e6) == 0);
 }
 
@@ -116,6 +118,27 @@ static void a_narrow_uplink_costs_the_algorithms_that_use_it_more(void **state)
 	assert_true(ddl__cost_halving(&model, 1e9) >= halving);
 }
 
+static void the_choice_is_the_cheapest_of_the_table(void **state)
+{
+	struct ddl__model model = worked_example();
+	for (double bytes = 8; bytes < 2e9; bytes *= 3) {
+		const struct ddl__algorithm *best = ddl__select_cheapest(DDL__ALLREDUCE, &model, bytes);
+		for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++)
+			assert_true(a->collective != DDL__ALLREDUCE || best->cost(&model, bytes) <= a->cost(&model, bytes));
+	}
+	assert_string_equal(ddl__select_cheapest(DDL__ALLREDUCE, &model, 8)->name, "doubling");
+	assert_string_equal(ddl__select_cheapest(DDL__BROADCAST, &model, 8)->name, "chain");
+}
+
+static void reducing_costs_the_more_the_more_often_a_byte_is_reduced(void **state)
+{
+	struct ddl__model model = worked_example();
+	double ring = ddl__cost_ring(&model, 1e6), doubling = ddl__cost_doubling(&model, 1e6);
+	model.reduce_GBps = 1;
+	assert_near(ddl__cost_ring(&model, 1e6) - ring, 255.0 / 256 * 1000, 0.01);
+	assert_near(ddl__cost_doubling(&model, 1e6) - doubling, 8 * 1000, 0.01);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,6 +147,8 @@ int main(void)
 		cmocka_unit_test(a_layout_is_measured_level_by_level),
 		cmocka_unit_test(a_rank_alone_takes_no_time),
 		cmocka_unit_test(short_messages_favour_few_rounds_and_long_ones_few_bytes),
+		cmocka_unit_test(the_choice_is_the_cheapest_of_the_table),
+		cmocka_unit_test(reducing_costs_the_more_the_more_often_a_byte_is_reduced),
 		cmocka_unit_test(a_narrow_uplink_costs_the_algorithms_that_use_it_more),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
