@@ -137,6 +137,7 @@ void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t
  *   halving        all-reduce: recursive halving and doubling, 2 log2 N rounds
  *   tree           all-reduce: reduced and broadcast along two binary trees, pipelined
  *   direct         all-reduce: every chunk straight to its owner, the result straight to all
+ *   knomial        all-reduce: reduced and broadcast along a tree of radix 4, for short messages
  *   chain          broadcast: from the root along the ring order, pipelined
  *   ring_blocks    reduce-scatter, all-gather: the halves of ring, blocks of any size
  *   bruck          reduce-scatter, all-gather: ceil(log2 N) rounds, for short blocks
@@ -154,6 +155,7 @@ int ddl__build_doubling(const struct ddl__build *build, struct ddl__schedule **s
 int ddl__build_halving(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_tree(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_direct(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_knomial(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_chain(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_ring_reduce_scatter(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_ring_allgather(const struct ddl__build *build, struct ddl__schedule **schedule);
