@@ -11,8 +11,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "controller.h"
 #include "error.h"
 #include "release.h"
@@ -95,23 +95,9 @@ static int start(struct call *call)
 	return rc;
 }
 
-static struct timespec deadline_in(int timeout_ms)
-{
-	struct timespec at;
-
-	clock_gettime(CLOCK_MONOTONIC, &at);
-	at.tv_sec += timeout_ms / 1000;
-	at.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (at.tv_nsec >= 1000000000) {
-		at.tv_sec++;
-		at.tv_nsec -= 1000000000;
-	}
-	return at;
-}
-
 static int call_wait(int timeout_ms, char **text, size_t *length, struct ddl_error *err)
 {
-	struct timespec at = deadline_in(timeout_ms);
+	struct timespec at = ddl__deadline(timeout_ms);
 	struct call *call = call_create();
 	int rc, waited = 0;
 

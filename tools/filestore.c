@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "error.h"
 #include "filestore.h"
 
@@ -107,18 +108,10 @@ static int read_key(const struct ddl__filestore *filestore, const char *name, vo
 	return rc;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static int filestore_get(void *context, const char *key, void *data, size_t capacity, size_t *size, int timeout_ms)
 {
 	const struct ddl__filestore *filestore = context;
-	const int64_t deadline = now_ms() + timeout_ms;
+	const int64_t deadline = ddl__now_ms() + timeout_ms;
 	char name[NAME_SIZE];
 	int rc = encode_key(key, name);
 
@@ -130,7 +123,7 @@ static int filestore_get(void *context, const char *key, void *data, size_t capa
 		rc = read_key(filestore, name, data, capacity, size);
 		if (rc != -ENOENT)
 			return rc;
-		if (now_ms() >= deadline)
+		if (ddl__now_ms() >= deadline)
 			return -ETIMEDOUT;
 		nanosleep(&pause, NULL);
 	}

@@ -16,9 +16,9 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "error.h"
 #include "options.h"
 #include "plan.h"
@@ -71,14 +71,6 @@ struct run {
 	int64_t deadline_ms;  /* of the grace or of the drain; 0 none */
 };
 
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 static void signal_all(const struct run *run, int sig)
 {
 	for (int64_t i = 0; i < run->settings->n; i++)
@@ -91,7 +83,7 @@ static void end_all(struct run *run)
 	if (run->ending)
 		return;
 	run->ending = 1;
-	run->deadline_ms = now_ms() + run->settings->grace * 1000;
+	run->deadline_ms = ddl__now_ms() + run->settings->grace * 1000;
 	signal_all(run, SIGTERM);
 	signal_all(run, SIGCONT);
 }
@@ -134,7 +126,7 @@ static int reap_rank(struct run *run, int64_t rank, int *status)
 	run->ranks[rank].process.pid = 0;
 	run->running--;
 	if (run->running == 0)
-		run->deadline_ms = now_ms() + DRAIN_MS;
+		run->deadline_ms = ddl__now_ms() + DRAIN_MS;
 	return 1;
 }
 
@@ -205,14 +197,14 @@ static int write_all(void *context, int fd, const char *data, size_t size)
 
 	while (size > 0 && !(fd == STDOUT_FILENO && run->mute)) {
 		struct pollfd polls[2] = { { .fd = fd, .events = POLLOUT }, { .fd = run->signal_fd, .events = POLLIN } };
-		int64_t left = run->deadline_ms ? run->deadline_ms - now_ms() : -1;
+		int64_t left = run->deadline_ms ? run->deadline_ms - ddl__now_ms() : -1;
 		ssize_t n = 0;
 
 		if (poll(polls, 2, run->ending == 1 && left >= 0 ? (int)left : -1) < 0 && errno != EINTR)
 			return -errno;
 		if (polls[1].revents)
 			take_signals(run);
-		if (run->ending == 1 && run->deadline_ms <= now_ms()) {
+		if (run->ending == 1 && run->deadline_ms <= ddl__now_ms()) {
 			run->ending = 2;
 			signal_all(run, SIGKILL);
 		}
@@ -254,7 +246,7 @@ static void watch(struct run *run, struct ddl__run_stream ***streams)
 	nfds_t n = fill_polls(run, streams);
 
 	while (run->running > 0 || n > 2) {
-		int64_t left = run->deadline_ms ? run->deadline_ms - now_ms() : -1;
+		int64_t left = run->deadline_ms ? run->deadline_ms - ddl__now_ms() : -1;
 
 		if (run->deadline_ms && left <= 0) {
 			if (run->running == 0) /* somebody who left the groups holds an output open: do not wait for it */

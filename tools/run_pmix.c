@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "error.h"
 #include "run.h"
 
@@ -450,14 +451,6 @@ static int start_process(size_t n, const char *host, const char *folder, pid_t *
 	return 0;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 /* Reads from the server until size bytes are there. -ETIMEDOUT; -ECONNRESET: it is gone. */
 static int read_whole(int fd, void *data, size_t size, int64_t deadline_ms)
 {
@@ -465,7 +458,7 @@ static int read_whole(int fd, void *data, size_t size, int64_t deadline_ms)
 
 	while (size > 0) {
 		struct pollfd polled = { .fd = fd, .events = POLLIN };
-		int64_t left = deadline_ms - now_ms();
+		int64_t left = deadline_ms - ddl__now_ms();
 		ssize_t n;
 
 		if (left <= 0)
@@ -486,7 +479,7 @@ static int read_whole(int fd, void *data, size_t size, int64_t deadline_ms)
 /* Takes the server's first words: whether it is ready, and what the ranks need. */
 static int take_ready(struct ddl__run_pmix *pmix, struct ddl_error *err)
 {
-	int64_t deadline = now_ms() + START_MS;
+	int64_t deadline = ddl__now_ms() + START_MS;
 	struct ready ready;
 	int rc = read_whole(pmix->fd, &ready, sizeof(ready), deadline);
 

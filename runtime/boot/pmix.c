@@ -19,6 +19,7 @@
 #include <stdlib.h>
 
 #include "boot.h"
+#include "clock.h"
 #include "error.h"
 
 #ifdef DDL_HAVE_PMIX
@@ -28,7 +29,6 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define GET_MS          60000 /* deadline of a get after the fence: the data are on this node */
@@ -114,20 +114,6 @@ static void waiter_finish(struct waiter *waiter, pmix_status_t status)
 	pthread_cond_signal(&waiter->changed);
 	pthread_mutex_unlock(&waiter->mutex);
 	waiter_put(waiter);
-}
-
-static struct timespec deadline_after(int timeout_ms)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	ts.tv_sec += timeout_ms / 1000;
-	ts.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (ts.tv_nsec >= 1000000000) {
-		ts.tv_nsec -= 1000000000;
-		ts.tv_sec++;
-	}
-	return ts;
 }
 
 /* 0: the callback came; -ETIMEDOUT. */
@@ -262,7 +248,7 @@ static void ask_string(const struct pmix *pmix, pmix_rank_t rank, const char *ke
 /* How many communicators this process made before: the first mark that this rank did not put. */
 static int find_generation(struct pmix *pmix, struct ddl_error *err)
 {
-	struct timespec deadline = deadline_after(GET_MS);
+	struct timespec deadline = ddl__deadline(GET_MS);
 	int rc = 0;
 
 	for (; pmix->generation < GENERATIONS_MAX; pmix->generation++) {
@@ -379,7 +365,7 @@ free_pmix:
  */
 static int find_missing(const struct pmix *pmix, char *list, size_t size)
 {
-	struct timespec deadline = deadline_after(LAST_LOOK_MS);
+	struct timespec deadline = ddl__deadline(LAST_LOOK_MS);
 	struct waiter **waiters;
 	char key[PMIX_MAX_KEYLEN + 1];
 	size_t used = 0;
@@ -444,7 +430,7 @@ static int is_loss(pmix_status_t status)
 static int pmix_fence(struct ddl__boot *boot, struct ddl_error *err)
 {
 	struct pmix *pmix = (struct pmix *)boot;
-	struct timespec deadline = deadline_after(pmix->timeout_ms);
+	struct timespec deadline = ddl__deadline(pmix->timeout_ms);
 	struct waiter *waiter = waiter_create();
 	pmix_status_t status;
 	bool collect = true;
@@ -471,7 +457,7 @@ static int pmix_fence(struct ddl__boot *boot, struct ddl_error *err)
 static int pmix_get(struct ddl__boot *boot, int rank, const char *key, void **data, size_t *size, struct ddl_error *err)
 {
 	struct pmix *pmix = (struct pmix *)boot;
-	struct timespec deadline = deadline_after(GET_MS);
+	struct timespec deadline = ddl__deadline(GET_MS);
 	char full[PMIX_MAX_KEYLEN + 1];
 	struct waiter *waiter;
 	int rc;

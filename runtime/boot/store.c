@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "boot.h"
+#include "clock.h"
 #include "error.h"
 
 #define KEY_SIZE     256  /* bytes of a full key, with NUL */
@@ -87,14 +87,6 @@ static int store_put(struct ddl__boot *boot, const char *key, const void *data, 
 	return 0;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 /* Waits until rank's marker of a word is there: 0, -ETIMEDOUT, or what the store says. */
 static int wait_marker(struct store *store, int rank, const char *word, int timeout_ms)
 {
@@ -121,7 +113,7 @@ static int wait_all(struct store *store, int64_t deadline_ms)
 	int rc = 0;
 
 	for (int rank = 0; rank < store->boot.size && rc == 0; rank++) {
-		int64_t left = deadline_ms - now_ms();
+		int64_t left = deadline_ms - ddl__now_ms();
 		const char *word = store->boot.rank == 0 ? "fence" : "go";
 
 		rc = wait_marker(store, rank, word, left > 0 ? (int)left : LAST_LOOK_MS);
@@ -164,7 +156,7 @@ static int store_fence(struct ddl__boot *boot, struct ddl_error *err)
 
 	if (rc < 0)
 		return rc;
-	rc = wait_all(store, now_ms() + store->timeout_ms);
+	rc = wait_all(store, ddl__now_ms() + store->timeout_ms);
 	if (rc == -ETIMEDOUT)
 		return name_missing(store, err);
 	if (rc < 0)
