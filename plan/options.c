@@ -23,7 +23,7 @@ const struct ddl__choice ddl__modes[] = {
 	{ DDL__MODE_OFF, "off", "no plan" },
 	{ DDL__MODE_AUTO, "auto", "a plan; the runtime chooses the algorithm for each message size" },
 	{ DDL__MODE_RING, "ring", "flat rings over all ranks in the order of the switches" },
-	{ DDL__MODE_MULTIRING, "multiring", "rings over the levels of the switch tree" },
+	{ DDL__MODE_MULTIRING, "multiring", "rings along and over the levels of the switch tree, as suits each message size" },
 	{ DDL__MODE_HELP, "help", "print this and end" },
 	{ 0, NULL, NULL },
 };

@@ -36,7 +36,7 @@ task() {
 uplinks() {
 	local before after
 	before=$(cluster counters)
-	srun -N8 --ntasks-per-node=2 --mpi=pmix "--ddl=$1" ddl perf allreduce --sizes $BYTES --iters 4 --warmup 0 --json >/dev/null
+	srun -N8 --ntasks-per-node=2 --mpi=pmix "--ddl=$1" ddl perf allreduce --algorithm ring --sizes $BYTES --iters 4 --warmup 0 --json >/dev/null
 	after=$(cluster counters)
 	paste <(echo "$before") <(echo "$after") |
 		awk -v one=$((4 * 2 * (N - 1) * BYTES / N)) '{ printf "%s %s %.3f\n", $1, $2, ($6 - $3) / one }'
