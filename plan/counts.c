@@ -9,7 +9,6 @@
 
 #include "counts.h"
 #include "error.h"
-#include "hostlist.h"
 
 #define ITEM_MAX 48u /* bytes of the longest item with its comma: two numbers of 20 digits, "(x", ")" */
 
@@ -22,7 +21,7 @@ static int read_number(const char **at, const char *end, uint64_t max, uint64_t 
 
 	for (; p < end && *p >= '0' && *p <= '9'; p++) {
 		digit = (unsigned)(*p - '0');
-		if (number > (max - digit) / 10)
+		if (digit > max || number > (max - digit) / 10)
 			return -EBADMSG;
 		number = number * 10 + digit;
 	}
@@ -30,6 +29,17 @@ static int read_number(const char **at, const char *end, uint64_t max, uint64_t 
 		return -EBADMSG;
 	*at = p;
 	*value = number;
+	return 0;
+}
+
+int ddl__number_read(const char *text, size_t length, uint64_t max, uint64_t *number)
+{
+	const char *at = text;
+	uint64_t value = 0;
+
+	if (read_number(&at, text + length, max, &value) < 0 || at != text + length)
+		return -EBADMSG;
+	*number = value;
 	return 0;
 }
 
@@ -42,7 +52,7 @@ int ddl__counts_expand(const char *text, size_t length, const char *what, uint64
 
 	for (;;) {
 		run = 1;
-		if (read_number(&at, end, max < 9 ? 9 : max, &value) < 0 || value > max)
+		if (read_number(&at, end, max, &value) < 0)
 			goto malformed;
 		if (end - at >= 2 && at[0] == '(' && at[1] == 'x') {
 			at += 2;
@@ -105,21 +115,6 @@ int ddl__tasks_expand(const char *text, uint32_t *tasks, size_t n, struct ddl_er
 	rc = ddl__counts_expand(text, strlen(text), "tasks per node", UINT32_MAX, values, n, err);
 	for (i = 0; !rc && i < n; i++)
 		tasks[i] = (uint32_t)values[i];
-	free(values);
-	return rc;
-}
-
-int ddl__tasks_compress(const uint32_t *tasks, size_t n, char **text)
-{
-	uint64_t *values = malloc((n ? n : 1) * sizeof(*values));
-	size_t i;
-	int rc;
-
-	if (!values)
-		return -ENOMEM;
-	for (i = 0; i < n; i++)
-		values[i] = tasks[i];
-	rc = ddl__counts_compress(values, n, text);
 	free(values);
 	return rc;
 }

@@ -31,15 +31,6 @@ int ddl__hostlist_compress(const char *const *names, size_t n, char **text);
 /* How many of the first names compress joins into one item: 3 for n1, n2, n3, x. 0 only if n is. */
 size_t ddl__hostlist_first(const char *const *names, size_t n);
 
-/*
- * Expands Slurm's tasks-per-node notation "2(x3),1" to n counts.
- * Returns 0; -EBADMSG (malformed, or another number of nodes than n).
- */
-int ddl__tasks_expand(const char *text, uint32_t *tasks, size_t n, struct ddl_error *err);
-
-/* The opposite; *text is NUL-ended; caller frees. Returns 0 or -ENOMEM. */
-int ddl__tasks_compress(const uint32_t *tasks, size_t n, char **text);
-
 /* Natural order: digits compare as numbers, n2 < n10. Negative, 0 or positive; 0 only for equal strings. */
 int ddl__name_compare(const char *a, const char *b);
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "counts.h"
 #include "error.h"
 #include "options.h"
 
@@ -97,36 +98,17 @@ static int refuse_value(struct ddl_error *err, const char *key, const char *valu
 			      ddl__error_word(quoted, sizeof(quoted), value, length), key, wanted);
 }
 
-/* Decimal digits only, at most max; 0 good, -EINVAL. */
-static int read_number(const char *text, size_t length, uint32_t max, uint32_t *number)
-{
-	uint32_t value = 0;
-	size_t i;
-
-	if (!length || length > 9)
-		return -EINVAL;
-	for (i = 0; i < length; i++) {
-		if (text[i] < '0' || text[i] > '9')
-			return -EINVAL;
-		value = value * 10 + (uint32_t)(text[i] - '0');
-	}
-	if (value > max)
-		return -EINVAL;
-	*number = value;
-	return 0;
-}
-
 static int set_rings(struct ddl__options *options, const char *value, size_t length, struct ddl_error *err)
 {
-	uint32_t rings = 0;
+	uint64_t rings = 0;
 
 	if (length == 4 && !memcmp(value, "auto", 4)) {
 		options->rings = 0;
 		return 0;
 	}
-	if (read_number(value, length, DDL__RINGS_MAX, &rings) < 0 || !rings)
+	if (ddl__number_read(value, length, DDL__RINGS_MAX, &rings) < 0 || !rings)
 		return refuse_value(err, "rings", value, length, "a number from 1 to 64, or auto");
-	options->rings = rings;
+	options->rings = (uint32_t)rings;
 	return 0;
 }
 
@@ -150,7 +132,7 @@ static int set_trace(struct ddl__options *options, const char *value, size_t len
 static int set_key(struct ddl__options *options, enum key key, const char *value, size_t length, struct ddl_error *err)
 {
 	const struct ddl__choice *row;
-	uint32_t number = 0;
+	uint64_t number = 0;
 
 	switch (key) {
 	case KEY_RINGS:
@@ -168,7 +150,7 @@ static int set_key(struct ddl__options *options, enum key key, const char *value
 		options->order = (enum ddl__order)row->id;
 		return 0;
 	case KEY_PROGRESS:
-		if (read_number(value, length, 1, &number) < 0)
+		if (ddl__number_read(value, length, 1, &number) < 0)
 			return refuse_value(err, "progress", value, length, "0 or 1");
 		options->progress = (int)number;
 		return 0;

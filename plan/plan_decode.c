@@ -59,14 +59,6 @@ static int refuse(struct decoder *d, const char *at, const char *what)
 	return ddl__error_set(d->err, -EBADMSG, "plan text, byte %zu: %s", (size_t)(at - d->text) + 1, what);
 }
 
-/* One decimal number of at most max, nothing else. 0 good, -EBADMSG. */
-static int read_number(const char *text, size_t length, uint64_t max, uint64_t *number)
-{
-	if (memchr(text, '(', length))
-		return -EBADMSG;
-	return ddl__counts_expand(text, length, "", max, number, 1, NULL);
-}
-
 /* ------------------------------------------------------------------ tree */
 
 static int add_vertex(struct decoder *d, struct ddl__vertex *parent, const char *name, size_t length, struct ddl__vertex **added)
@@ -122,7 +114,7 @@ static int add_group(struct decoder *d, struct ddl__vertex *parent, const char *
 	size_t i, n_names = 0, n_nodes = 0;
 	int rc;
 
-	if (!star || read_number(d->at, (size_t)(star - d->at), DDL__VERTICES_MAX, &count) < 0 || !count)
+	if (!star || ddl__number_read(d->at, (size_t)(star - d->at), DDL__VERTICES_MAX, &count) < 0 || !count)
 		return refuse(d, d->at, "several switches need the number of nodes of each, as in leaf[1-2](4*n[1-8])");
 	rc = expand(d, list, length, &names, &n_names);
 	if (!rc)
@@ -289,7 +281,7 @@ static int split_version(struct decoder *d, const char *end)
 {
 	uint64_t version = 0;
 
-	if (read_number(d->text, (size_t)(end - d->text), UINT32_MAX, &version) < 0 || d->text[0] == '0')
+	if (ddl__number_read(d->text, (size_t)(end - d->text), UINT32_MAX, &version) < 0 || d->text[0] == '0')
 		return ddl__error_set(d->err, -EBADMSG, "plan text: it does not begin with a version, as in 1;mode=ring");
 	if (version != DDL__PLAN_VERSION)
 		return ddl__error_set(
@@ -370,7 +362,7 @@ static int take_rails(struct decoder *d, uint32_t *rails)
 	const struct value *value = &d->values[FIELD_RAILS];
 	uint64_t number = 0;
 
-	if (value->text && read_number(value->text, value->length, UINT32_MAX, &number) < 0)
+	if (value->text && ddl__number_read(value->text, value->length, UINT32_MAX, &number) < 0)
 		return refuse(d, value->text, "rails is a number up to 4294967295");
 	*rails = (uint32_t)number;
 	return 0;

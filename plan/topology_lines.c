@@ -169,8 +169,7 @@ static int take_pair(struct reader *r, const struct pair *pair, struct descripti
 		d->nodes = present(pair->value);
 	else if (is(&pair->key, "Switches") && d->subject == SUBJECT_SWITCH)
 		d->switches = present(pair->value);
-	else if (is(&pair->key, "LinkSpeed") &&
-		 ddl__counts_expand(pair->value.text, pair->value.length, "LinkSpeed", UINT64_MAX, &d->speed, 1, NULL) < 0)
+	else if (is(&pair->key, "LinkSpeed") && ddl__number_read(pair->value.text, pair->value.length, UINT64_MAX, &d->speed) < 0)
 		return refuse(r, -EBADMSG, &pair->value, "is no LinkSpeed; that is one number");
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "counts.h"
 #include "error.h"
 #include "hostlist.h"
 #include "plan.h"

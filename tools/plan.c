@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "counts.h"
 #include "engine.h"
 #include "error.h"
 #include "hostlist.h"

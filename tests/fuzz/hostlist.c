@@ -4,19 +4,23 @@
  */
 #include <string.h>
 
+#include "counts.h"
 #include "fuzz.h"
 #include "hostlist.h"
 
 static void check_tasks(const char *text)
 {
 	uint32_t tasks[8], again[8];
+	uint64_t values[8];
+	size_t i, n;
 	char *list;
-	size_t n;
 
 	for (n = 1; n <= 8; n++) {
 		if (ddl__tasks_expand(text, tasks, n, NULL) < 0)
 			continue;
-		MUST(ddl__tasks_compress(tasks, n, &list) == 0);
+		for (i = 0; i < n; i++)
+			values[i] = tasks[i];
+		MUST(ddl__counts_compress(values, n, &list) == 0);
 		MUST(ddl__tasks_expand(list, again, n, NULL) == 0);
 		MUST(!memcmp(tasks, again, n * sizeof(*tasks)));
 		free(list);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "counts.h"
 #include "hostlist.h"
 
 struct row {
@@ -306,6 +307,7 @@ static const char *const bad_tasks[] = {
 static void tasks_per_node_expand_and_compress(void **state)
 {
 	uint32_t tasks[6];
+	uint64_t values[6];
 	size_t i, k;
 	char *text;
 
@@ -315,9 +317,11 @@ static void tasks_per_node_expand_and_compress(void **state)
 
 		if (ddl__tasks_expand(row->text, tasks, row->n, &err) < 0)
 			fail_msg("%s: %s", row->text, err.text);
-		for (k = 0; k < row->n; k++)
+		for (k = 0; k < row->n; k++) {
 			assert_int_equal(tasks[k], row->tasks[k]);
-		assert_int_equal(ddl__tasks_compress(row->tasks, row->n, &text), 0);
+			values[k] = row->tasks[k];
+		}
+		assert_int_equal(ddl__counts_compress(values, row->n, &text), 0);
 		assert_string_equal(text, row->text);
 		free(text);
 	}
@@ -337,6 +341,41 @@ static void malformed_tasks_and_other_counts_are_refused(void **state)
 	}
 }
 
+struct number_row {
+	const char *text;
+	uint64_t max;
+	int rc;
+	uint64_t number;
+};
+
+static const struct number_row number_rows[] = {
+	{ "0", 0, 0, 0 },
+	{ "007", 7, 0, 7 },
+	{ "18446744073709551615", UINT64_MAX, 0, UINT64_MAX },
+	{ "18446744073709551616", UINT64_MAX, -EBADMSG, 0 },
+	{ "1", 0, -EBADMSG, 0 },
+	{ "9", 8, -EBADMSG, 0 },
+	{ "65", 64, -EBADMSG, 0 },
+	{ "", 9, -EBADMSG, 0 },
+	{ " 1", 9, -EBADMSG, 0 },
+	{ "1 ", 9, -EBADMSG, 0 },
+	{ "-1", 9, -EBADMSG, 0 },
+	{ "1(x1)", 9, -EBADMSG, 0 },
+};
+
+static void a_number_fills_its_text_and_keeps_its_bound(void **state)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(number_rows) / sizeof(*number_rows); i++) {
+		const struct number_row *row = &number_rows[i];
+		uint64_t number = 0;
+
+		if (ddl__number_read(row->text, strlen(row->text), row->max, &number) != row->rc || number != row->number)
+			fail_msg("\"%s\" up to %llu", row->text, (unsigned long long)row->max);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -350,6 +389,7 @@ int main(void)
 		cmocka_unit_test(random_names_come_back_in_their_order),
 		cmocka_unit_test(names_sort_in_natural_order),
 		cmocka_unit_test(tasks_per_node_expand_and_compress),
+		cmocka_unit_test(a_number_fills_its_text_and_keeps_its_bound),
 		cmocka_unit_test(malformed_tasks_and_other_counts_are_refused),
 	};
 

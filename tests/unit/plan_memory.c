@@ -14,6 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "counts.h"
 #include "hostlist.h"
 #include "plan.h"
 #include "topology.h"
@@ -144,7 +145,8 @@ static int use_text(void)
 
 static int use_lists(void)
 {
-	uint32_t tasks[4] = { 1, 1, 2, 3 };
+	static const uint64_t values[4] = { 1, 1, 2, 3 };
+	uint32_t tasks[4];
 	char **names = NULL, *list = NULL, *counts = NULL;
 	size_t n = 0;
 	int rc = ddl__hostlist_expand("n[1-100],abc", 12, &names, &n, NULL);
@@ -152,7 +154,7 @@ static int use_lists(void)
 	if (!rc)
 		rc = ddl__hostlist_compress((const char *const *)names, n, &list);
 	if (!rc)
-		rc = ddl__tasks_compress(tasks, 4, &counts);
+		rc = ddl__counts_compress(values, 4, &counts);
 	if (!rc)
 		rc = ddl__tasks_expand(counts, tasks, 4, NULL);
 	free(counts);

@@ -152,6 +152,7 @@ static const struct text_row controller_rows[] = {
 	{ "SwitchName=a[1-2] Nodes=n1\n", NULL, -EBADMSG, "\"a[1-2]\" is no name of one switch" },
 	{ "SwitchName= Nodes=n1\n", NULL, -EBADMSG, "has 1 to 255 bytes" },
 	{ "SwitchName\n", NULL, -EBADMSG, "\"SwitchName\" is not of the form Key=Value" },
+	{ "SwitchName=a LinkSpeed=5(x1) Nodes=n1\n", NULL, -EBADMSG, "\"5(x1)\" is no LinkSpeed" },
 	{ "SwitchName=a LinkSpeed=fast Nodes=n1\n", NULL, -EBADMSG, "\"fast\" is no LinkSpeed" },
 	{ "SwitchName=a Nodes=\"n1\n", NULL, -EBADMSG, "quotation mark" },
 	{ "SwitchName=a Nodes=n1 garbage\n", NULL, -EBADMSG, "\"garbage\" is not of the form" },
