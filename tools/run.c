@@ -32,6 +32,8 @@
 #define EXIT_NO_PROGRAM   126  /* found, but it cannot be started */
 #define EXIT_BY_SIGNAL    128  /* plus the signal */
 #define FILES_PER_PROCESS 8    /* descriptors that a process costs us, generously */
+#define FILES_AT_LEAST    2    /* that it costs at least */
+#define FILES_OF_OURS     24   /* that we and the PMIx server have open besides */
 
 static const int forwarded[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2 };
 
@@ -336,18 +338,20 @@ static int take_over_signals(struct run *run)
 	return run->signal_fd < 0 ? -errno : 0;
 }
 
-static void raise_file_limit(struct run *run)
+/* Returns whether there are enough: with fewer the PMIx server could not answer a process, which would wait for it for ever. */
+static int raise_file_limit(struct run *run)
 {
-	rlim_t wanted = (rlim_t)run->settings->n * FILES_PER_PROCESS + 256;
+	rlim_t n = (rlim_t)run->settings->n, wanted = n * FILES_PER_PROCESS + 256;
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return;
+		return 1;
 	run->files = limit.rlim_cur;
-	if (limit.rlim_cur >= wanted)
-		return;
-	limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
+	if (limit.rlim_cur < wanted) {
+		limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+	return limit.rlim_cur >= n * FILES_AT_LEAST + FILES_OF_OURS;
 }
 
 /* A plan for this machine, cut out of a topology, into the environment. */
@@ -433,7 +437,9 @@ static int run_settings(const struct settings *settings)
 	run.host[strcspn(run.host, ".")] = '\0';
 	if (set_environment(settings, run.host, &err) < 0)
 		return ddl__usage("run", "%s", err.text);
-	raise_file_limit(&run);
+	if (!raise_file_limit(&run))
+		return ddl__failed("run", "%ld processes need %ld open files here: raise `ulimit -n`", (long)settings->n,
+				   (long)settings->n * FILES_AT_LEAST + FILES_OF_OURS);
 	run.ranks = calloc((size_t)settings->n, sizeof(*run.ranks));
 	run.polls = calloc(2 + 2 * (size_t)settings->n, sizeof(*run.polls));
 	if (!run.ranks || !run.polls)

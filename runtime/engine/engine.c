@@ -128,6 +128,7 @@ static void on_lost(void *context, int peer, int code, const char *detail)
 	const char *what = code == -ECONNRESET     ? "is gone"
 			   : code == -ECONNREFUSED ? "could not be connected"
 			   : code == -ETIMEDOUT    ? "did not answer in time"
+			   : code == -EMFILE       ? "cannot be heard"
 						   : "broke the protocol";
 	ddl__engine_fail(comm, code, "rank %d on node %s %s: %s", peer, ddl_comm_node_name(comm, peer), what, detail);
 }
@@ -146,7 +147,9 @@ static void on_left(void *context, int peer)
 static void on_aborted(void *context, int peer, int code, const char *text)
 {
 	struct ddl_comm *comm = context;
-	comm->relayed = !atomic_load(&comm->failed); /* the text says who saw it first */
+	if (atomic_load(&comm->failed))
+		return;
+	comm->relayed = true; /* the text says who saw it first */
 	ddl__engine_fail(comm, code < 0 ? code : -ECANCELED, "%s", text);
 }
 

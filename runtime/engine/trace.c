@@ -75,8 +75,10 @@ void ddl__trace_close(struct ddl__trace *trace)
 			(double)(s->end_ns - s->start_ns) / 1e3);
 	}
 	fprintf(trace->file, "\n]}\n");
-	if (fclose(trace->file) != 0)
-		ddl__log(DDL__LOG_WARNING, "the trace of rank %d is incomplete: %s", trace->rank, strerror(errno));
+	bool failed = ferror(trace->file); /* then the last flush may find nothing that it could fail on */
+	if (fclose(trace->file) != 0 || failed)
+		ddl__log(DDL__LOG_WARNING, "the trace of rank %d is incomplete: it could not be written; is the disk full?",
+			 trace->rank);
 	free(trace->spans);
 	free(trace);
 }

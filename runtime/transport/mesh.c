@@ -158,6 +158,9 @@ void ddl__link_broken(struct ddl__link *link, int rc)
 	case -ETIMEDOUT:
 		ddl__link_fail(link, -ECONNRESET, "it or the network to it has not answered for a long time");
 		break;
+	case -EMFILE:
+		ddl__link_fail(link, rc, "what it sends needs more open files than this process may have; raise `ulimit -n`");
+		break;
 	case -ECONNRESET:
 	case -EPIPE:
 		ddl__link_fail(link, -ECONNRESET, "it closed the connection without a goodbye");

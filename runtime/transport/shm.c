@@ -438,8 +438,8 @@ static int rx_memory(struct shm_rx *rx, const struct ddl__lane *lane, struct ddl
 			 : make_memory("ddl-lane", size_of(lane), &rx->mesh.fd, &memory);
 
 	if (rc)
-		return ddl__error_set(err, rc == -ENOSPC ? -ENOMEM : rc, "shm: no shared memory for %u slots of %u bytes: %s.",
-				      lane->slots, lane->slot_bytes, strerror(-rc));
+		return ddl__error_set(err, rc == -ENOSPC ? -ENOMEM : rc, "shm: no shared memory for %u slots of %u bytes: %s%s.",
+				      lane->slots, lane->slot_bytes, strerror(-rc), rc == -EMFILE ? "; raise `ulimit -n`" : "");
 	rx->lane = (struct shm_lane){ memory, size_of(lane), stride_of(lane) };
 	return 0;
 }

@@ -171,6 +171,19 @@ run_ddl() {
 	[ "$status" -eq 126 ]
 }
 
+@test "too few open files are a sentence, not a wait for ever" {
+	for n in 8 16 24; do
+		left=$mark run -1 --separate-stderr bash -c "ulimit -n $n && $ddl run -n 4 true"
+		[ "$stderr" = "ddl run: 4 processes need 32 open files here: raise \`ulimit -n\`" ]
+	done
+	left=$mark run -0 --separate-stderr bash -c "ulimit -n 32 && $ddl run -n 4 $exchange"
+}
+
+@test "ranks that may open too few files say so" {
+	left=$mark run -1 --separate-stderr "$ddl" run -n 8 bash -c "ulimit -n 28 && exec $ddl perf barrier --transports shm"
+	grep -q 'raise `ulimit -n`' <<<"$stderr"
+}
+
 @test "wrong usage is a sentence and status 2" {
 	for wrong in "" "-n" "-n 0 true" "-n x true" "-n 99999 true" "--nonsense true" "--grace -1 true" "--ddl=what true" "-n 2"; do
 		run_ddl $wrong

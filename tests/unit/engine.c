@@ -525,6 +525,26 @@ static void an_abort_wakes_everyone_with_its_reason(void **state)
 	world_fini(&w);
 }
 
+static void an_abort_that_comes_twice_is_handed_on_as_it_came_first(void **state)
+{
+	enum { N = 3 };
+	struct world w;
+	float *data[N];
+	struct ddl_request *requests[N];
+	int results[N];
+	struct ddl_error err;
+	world_init(&w, N, 23, TIMEOUT_MS);
+	start_all(&w, 5000, data, requests, 2);
+	ddl__engine_events.aborted(w.comms[0], 2, -ECANCELED, "it burns (seen by rank 2)");
+	ddl__engine_events.aborted(w.comms[0], 2, -ECANCELED, "it burns (seen by rank 2)");
+	ddl__engine_settle(w.comms[0]);
+	drive(requests + 1, 1, results);
+	assert_int_equal(ddl_comm_get_error(w.comms[1], &err), -ECANCELED);
+	assert_string_equal(err.text, "it burns (seen by rank 2)");
+	free_requests(&w, data, requests);
+	world_fini(&w);
+}
+
 static void bad_arguments_are_refused_with_a_sentence(void **state)
 {
 	struct world w;
@@ -592,6 +612,7 @@ int main(void)
 		cmocka_unit_test(a_rank_that_never_starts_is_named_at_the_deadline),
 		cmocka_unit_test(a_rank_that_leaves_while_others_need_it_is_named),
 		cmocka_unit_test(an_abort_wakes_everyone_with_its_reason),
+		cmocka_unit_test(an_abort_that_comes_twice_is_handed_on_as_it_came_first),
 		cmocka_unit_test(bad_arguments_are_refused_with_a_sentence),
 		cmocka_unit_test(an_active_request_is_neither_started_again_nor_freed),
 	};
