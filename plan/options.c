@@ -68,6 +68,16 @@ const struct ddl__choice *ddl__choice_by_name(const struct ddl__choice *table, c
 	return NULL;
 }
 
+const char *ddl__choice_names(const struct ddl__choice *table, char *list, size_t size)
+{
+	size_t used = 0;
+
+	list[0] = '\0';
+	for (; table->name && used < size; table++)
+		used += (size_t)snprintf(list + used, size - used, "%s%s", used ? ", " : "", table->name);
+	return list;
+}
+
 void ddl__options_init(struct ddl__options *options)
 {
 	memset(options, 0, sizeof(*options));
@@ -80,14 +90,10 @@ void ddl__options_init(struct ddl__options *options)
 /* -EINVAL: `what "word" is not known; choose from a, b, c`. */
 static int refuse_choice(struct ddl_error *err, const char *what, const char *word, size_t length, const struct ddl__choice *table)
 {
-	char list[256] = "";
-	char quoted[80];
-	size_t used = 0;
+	char quoted[80], list[256];
 
-	for (; table->name && used < sizeof(list); table++)
-		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "", table->name);
 	return ddl__error_set(err, -EINVAL, "%s \"%s\" is not known; choose from %s", what,
-			      ddl__error_word(quoted, sizeof(quoted), word, length), list);
+			      ddl__error_word(quoted, sizeof(quoted), word, length), ddl__choice_names(table, list, sizeof(list)));
 }
 
 static int refuse_value(struct ddl_error *err, const char *key, const char *value, size_t length, const char *wanted)

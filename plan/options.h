@@ -61,6 +61,9 @@ extern const struct ddl__choice ddl__option_keys[]; /* rings, wire, order, progr
 const struct ddl__choice *ddl__choice_by_id(const struct ddl__choice *table, int id);
 const struct ddl__choice *ddl__choice_by_name(const struct ddl__choice *table, const char *name, size_t length);
 
+/* The names of a table for a sentence: "off, auto, ring". Writes size bytes at most, returns list. */
+const char *ddl__choice_names(const struct ddl__choice *table, char *list, size_t size);
+
 /* Sets the defaults: mode off, everything else unsaid. */
 void ddl__options_init(struct ddl__options *options);
 

@@ -69,11 +69,12 @@ static int set_topology(struct ddl__spank_settings *settings, const char *value,
 static int set_log(struct ddl__spank_settings *settings, const char *value, struct ddl_error *err)
 {
 	const struct ddl__choice *choice = ddl__choice_by_name(levels, value, strlen(value));
-	char word[80];
+	char word[80], list[80];
 
 	if (!choice)
-		return ddl__error_set(err, -EINVAL, "\"%s\" is not known; choose from error, info, debug",
-				      ddl__error_word(word, sizeof(word), value, strlen(value)));
+		return ddl__error_set(err, -EINVAL, "\"%s\" is not known; choose from %s",
+				      ddl__error_word(word, sizeof(word), value, strlen(value)),
+				      ddl__choice_names(levels, list, sizeof(list)));
 	settings->level = (enum ddl__spank_level)choice->id;
 	return 0;
 }

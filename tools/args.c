@@ -237,15 +237,12 @@ const struct ddl__choice *ddl__choice_parse(const char *what, const struct ddl__
 					    struct ddl_error *err)
 {
 	const struct ddl__choice *row = ddl__choice_by_name(table, name, strlen(name));
-	char list[256] = "";
-	size_t used = 0;
+	char list[256];
 
-	if (row)
-		return row;
-	for (row = table; row->name && used < sizeof(list); row++)
-		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "", row->name);
-	ddl__error_set(err, -EINVAL, "%s '%.60s' does not exist; there are %s", what, name, list);
-	return NULL;
+	if (!row)
+		ddl__error_set(err, -EINVAL, "%s '%.60s' does not exist; there are %s", what, name,
+			       ddl__choice_names(table, list, sizeof(list)));
+	return row;
 }
 
 char *ddl__bytes_format(uint64_t bytes, char *text, size_t size)
