@@ -18,16 +18,20 @@
 static uint32_t ranks_below(const struct ddl__layout *layout, const struct ddl__vertex *vertex, struct ddl__model *model,
 			    uint32_t *height)
 {
-	uint32_t ranks = 0, highest = 0;
+	uint32_t ranks = 0, highest = 0, last = 0, uneven = 0;
 	if (vertex->n_children == 0)
 		ranks = (uint32_t)(layout->first[vertex->node + 1] - layout->first[vertex->node]);
 	for (size_t i = 0; i < vertex->n_children; i++) {
 		uint32_t h;
-		ranks += ranks_below(layout, vertex->children[i], model, &h);
+		uint32_t below = ranks_below(layout, vertex->children[i], model, &h);
+		uneven |= i > 0 && below != last;
+		last = below;
+		ranks += below;
 		highest = h + 1 > highest ? h + 1 : highest;
 	}
 	if (model->level[highest].ranks < ranks)
 		model->level[highest].ranks = ranks;
+	model->level[highest].uneven |= uneven;
 	*height = highest;
 	return ranks;
 }
@@ -131,7 +135,7 @@ double ddl__cost_dimensions(const struct ddl__model *model, const struct ddl__di
 	double us = 0;
 	for (size_t i = 0; i < n; i++) {
 		const struct ddl__dimension *d = &dimensions[i];
-		us += 2 * ((d->n - 1) * model->level[d->level].latency_us +
+		us += 2 * ((d->n - 1) * model->level[d->level].latency_us * (1 + model->level[d->level].uneven) +
 			   transfer_us(model, d->level, d->sharing, (d->n - 1.0) / d->n * bytes)) +
 		      reduce_us(model, (d->n - 1.0) / d->n * bytes);
 		bytes /= d->n;

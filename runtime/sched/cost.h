@@ -20,6 +20,7 @@ struct ddl__level {
 	double bandwidth_GBps; /* of what a rank (level 0) or a node (above) is connected by, each direction */
 	double uplink_GBps;    /* of the link from a switch of the level below up to this one; 0: no bottleneck */
 	uint32_t ranks;        /* most ranks below one vertex of this level */
+	uint32_t uneven;       /* 1: groups of different size meet there, so that a rank is in two rings at once */
 };
 
 struct ddl__model {
@@ -50,7 +51,8 @@ size_t ddl__model_split(const struct ddl__model *model, const uint32_t *dims, si
 /*
  * Predicted time in microseconds of an all-reduce of `bytes` on the wire, S. To each comes what a rank reduces, at reduce_GBps:
  *   ring       2(N-1) * a_max + 2(N-1)/N * S/B_min
- *   multiring  2 * sum_i [ (p_i-1) * a_i + (p_i-1)/p_i * S_i * q_i/B_i ], S_i = S / (p_0 ... p_(i-1)), q_i rings sharing the link
+ *   multiring  2 * sum_i [ (p_i-1) * a_i + (p_i-1)/p_i * S_i * q_i/B_i ], S_i = S / (p_0 ... p_(i-1)), q_i rings sharing the link;
+ *              a_i counts twice where groups of different size meet
  *   doubling   sum_k [ a_k + S * q_k/B_k ] over the rounds k, and one more where N is no power of two
  *   halving    2 * sum_k [ a_k + S/2^(k+1) * q_k/B_k ], and two more
  *   tree       2 * ceil(log2 N) * a_max + 2 * S/B_min

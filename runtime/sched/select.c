@@ -10,6 +10,8 @@
 
 #include "error.h"
 
+#define CLEARLY 0.75 /* predictions are rough: another than the first row must be so much faster */
+
 const struct ddl__algorithm ddl__algorithms[] = {
 	{ 1, DDL__ALLREDUCE, "ring", "reduce-scatter and all-gather around the plan's ring; bandwidth-optimal", ddl__build_ring,
 	  ddl__cost_ring },
@@ -89,12 +91,12 @@ const struct ddl__algorithm *ddl__select_cheapest(enum ddl__collective collectiv
 	const struct ddl__algorithm *best = NULL;
 	double least = 0;
 	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
-		if (a->collective != collective)
+		if (a->collective != collective || (best && !a->cost))
 			continue;
 		double us = a->cost ? a->cost(model, bytes) : 0;
-		if (!best || (a->cost && us < least)) {
+		if (!best || us < least) {
+			least = best ? us : us * CLEARLY;
 			best = a;
-			least = us;
 		}
 	}
 	return best;

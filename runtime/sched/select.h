@@ -33,7 +33,10 @@ const char *ddl__collective_name(enum ddl__collective collective);
 int ddl__select(enum ddl__collective collective, const char *wanted, const struct ddl__algorithm **algorithm,
 		struct ddl_error *err);
 
-/* The algorithm of the least predicted time for so many bytes on the wire; the first of the collective where none has a cost. */
+/*
+ * The algorithm of the least predicted time for so many bytes on the wire; the first of the collective where none has a cost or
+ * none is clearly faster than it.
+ */
 const struct ddl__algorithm *ddl__select_cheapest(enum ddl__collective collective, const struct ddl__model *model, double bytes);
 
 #endif

@@ -73,6 +73,9 @@ static void a_layout_is_measured_level_by_level(void **state)
 	assert_int_equal(model.level[0].ranks, 2);
 	assert_int_equal(model.level[1].ranks, 6);
 	assert_int_equal(model.level[2].ranks, 9);
+	assert_int_equal(model.level[0].uneven, 0);
+	assert_int_equal(model.level[1].uneven, 1); /* n5 has one rank, n4 two */
+	assert_int_equal(model.level[2].uneven, 1);
 	assert_int_equal(ddl__model_dimensions(&model, d), 3);
 	assert_int_equal(d[0].n, 2);
 	assert_int_equal(d[1].n, 3);
@@ -124,7 +127,9 @@ static void the_choice_is_the_cheapest_of_the_table(void **state)
 	for (double bytes = 8; bytes < 2e9; bytes *= 3) {
 		const struct ddl__algorithm *best = ddl__select_cheapest(DDL__ALLREDUCE, &model, bytes);
 		for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++)
-			assert_true(a->collective != DDL__ALLREDUCE || best->cost(&model, bytes) <= a->cost(&model, bytes));
+			assert_true(a->collective != DDL__ALLREDUCE || best == ddl__algorithms ||
+				    best->cost(&model, bytes) <= a->cost(&model, bytes));
+		assert_true(best == ddl__algorithms || best->cost(&model, bytes) < 0.75 * ddl__cost_ring(&model, bytes));
 	}
 	assert_string_equal(ddl__select_cheapest(DDL__ALLREDUCE, &model, 8)->name, "doubling");
 	assert_string_equal(ddl__select_cheapest(DDL__BROADCAST, &model, 8)->name, "chain");
