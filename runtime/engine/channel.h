@@ -19,6 +19,9 @@
 #define DDL__CHANNEL_MASK  0x3fffffffu
 #define DDL__CHANNEL_CACHE 4 /* requests that the blocking calls keep, a channel */
 
+/* What people are told of an id: its place in the order. */
+#define DDL__REQUEST_NUMBER(id) ((id)&DDL__CHANNEL_BIT ? (id)&DDL__CHANNEL_MASK : (id))
+
 struct ddl__channel {
 	int peer;                  /* the other rank */
 	uint32_t tag;              /* number of the lane */

@@ -97,7 +97,7 @@ static void compare_calls(struct ddl_comm *comm, const struct ddl_request *r, in
 	ddl__engine_fail(comm, -EPROTO,
 			 "ranks disagree on request %u: rank %d asks for %s, rank %d on node %s for %s; all ranks must make the "
 			 "same calls in the same order",
-			 lane->request, comm->rank, mine, peer, ddl_comm_node_name(comm, peer), theirs);
+			 DDL__REQUEST_NUMBER(lane->request), comm->rank, mine, peer, ddl_comm_node_name(comm, peer), theirs);
 }
 
 static void on_announced(void *context, int peer, const struct ddl__lane *lane)
@@ -221,7 +221,7 @@ static void fail_left(struct ddl_comm *comm, const struct ddl_request *request, 
 	ddl__engine_fail(comm, -ECONNRESET,
 			 "rank %d on node %s has left the communicator, and request %u (%s) needs it: every rank must complete the "
 			 "same requests before ddl_comm_destroy()",
-			 peer, ddl_comm_node_name(comm, peer), request->id, call);
+			 peer, ddl_comm_node_name(comm, peer), DDL__REQUEST_NUMBER(request->id), call);
 }
 
 /* One pass. Returns whether anything moved. The lock is held. */
@@ -374,7 +374,7 @@ void ddl__engine_check_deadline(struct ddl_request *request)
 	ddl__engine_fail(comm, -ETIMEDOUT,
 			 "request %u (%s) has not moved for %d ms: %s; is that rank stuck or did it never start the request? "
 			 "(DDL_TIMEOUT sets the limit)",
-			 request->id, call, comm->timeout_ms, wait);
+			 DDL__REQUEST_NUMBER(request->id), call, comm->timeout_ms, wait);
 }
 
 /* ---- the service thread ---- */

@@ -33,8 +33,9 @@ void ddl__call_describe(const struct ddl__call *call, char *text, size_t size)
 {
 	const char *name = ddl__collective_name((enum ddl__collective)call->collective);
 	const char *type = ddl__type_name((enum ddl_type)call->type);
-	unsigned long long count = call->count;
-	char counts[48], root[32] = "";
+	char count[24] = "", counts[48], root[32] = "";
+	if (call->collective != DDL__ALLTOALL || !call->counts)
+		snprintf(count, sizeof(count), "%llu ", (unsigned long long)call->count);
 	if (call->root >= 0)
 		snprintf(root, sizeof(root), " %s rank %d",
 			 call->collective == DDL__REDUCE || call->collective == DDL__GATHER ? "to" : "from", call->root);
@@ -42,12 +43,12 @@ void ddl__call_describe(const struct ddl__call *call, char *text, size_t size)
 	if (call->collective == DDL__BARRIER)
 		snprintf(text, size, "%s", name);
 	else if (call->op == 0)
-		snprintf(text, size, "%s of %llu %s%s%s (priority %d, %u rings, algorithm %u)", name, count, type, counts, root,
+		snprintf(text, size, "%s of %s%s%s%s (priority %d, %u rings, algorithm %u)", name, count, type, counts, root,
 			 call->priority, call->rings, call->algorithm);
 	else
-		snprintf(text, size, "%s of %llu %s%s%s (%s, wire %s, priority %d, %u rings, algorithm %u)", name, count, type,
-			 counts, root, ddl__op_name((enum ddl_op)call->op), ddl__wire_name((enum ddl_wire)call->wire),
-			 call->priority, call->rings, call->algorithm);
+		snprintf(text, size, "%s of %s%s%s%s (%s, wire %s, priority %d, %u rings, algorithm %u)", name, count, type, counts,
+			 root, ddl__op_name((enum ddl_op)call->op), ddl__wire_name((enum ddl_wire)call->wire), call->priority,
+			 call->rings, call->algorithm);
 }
 
 struct ddl__call ddl__request_call(const struct ddl_request *request, int peer)
@@ -336,8 +337,8 @@ static bool run_slice(struct ddl_request *r, uint32_t index)
 		ddl__engine_fail(r->comm, -EBADMSG,
 				 "rank %d on node %s sent %zu bytes where %zu were expected (request %u, lane %u, step %u): the "
 				 "ranks run different versions or memory is damaged",
-				 lane->steps->recv_peer, ddl_comm_node_name(r->comm, lane->steps->recv_peer), landed, bytes, r->id,
-				 index, lane->step);
+				 lane->steps->recv_peer, ddl_comm_node_name(r->comm, lane->steps->recv_peer), landed, bytes,
+				 DDL__REQUEST_NUMBER(r->id), index, lane->step);
 		return false;
 	}
 	compute(r, step, offset, n, in, out);

@@ -414,6 +414,22 @@ static void other_counts_on_a_rank_are_told(void **state)
 	world_fini(&w);
 }
 
+static void a_pair_that_disagrees_in_an_all_to_all_is_told_though_others_differ_by_right(void **state)
+{
+	struct world w;
+	struct ddl_request *requests[3];
+	float data[3][8] = { { 0 } }, out[3][8];
+	/* rank 1 sends rank 2 two elements; rank 2 expects none and sends none */
+	const size_t send[3][3] = { { 1, 2, 0 }, { 0, 1, 2 }, { 3, 0, 0 } }, recv[3][3] = { { 1, 0, 3 }, { 2, 1, 0 }, { 0, 0, 0 } };
+	world_init(&w, 3, 2, TIMEOUT_MS);
+	for (int r = 0; r < 3; r++)
+		assert_int_equal(ddl_alltoall_counts_init(data[r], send[r], out[r], recv[r], DDL_FLOAT32, w.comms[r], NULL,
+							  &requests[r], NULL),
+				 0);
+	ranks_that_disagree_are_told(requests, 3, "all-to-all of f32 by counts (digest ");
+	world_fini(&w);
+}
+
 static void a_message_of_another_length_is_told(void **state)
 {
 	struct world w;
@@ -461,6 +477,7 @@ int main(void)
 		cmocka_unit_test(messages_meet_by_their_order_on_each_tag_whatever_else_is_created),
 		cmocka_unit_test(blocking_calls_of_all_kinds_work_side_by_side),
 		cmocka_unit_test(other_counts_on_a_rank_are_told),
+		cmocka_unit_test(a_pair_that_disagrees_in_an_all_to_all_is_told_though_others_differ_by_right),
 		cmocka_unit_test(a_message_of_another_length_is_told),
 		cmocka_unit_test(bad_arguments_are_refused_with_a_sentence),
 	};

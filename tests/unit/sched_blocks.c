@@ -167,6 +167,35 @@ static void small_sizes_are_proved_often(void **state)
 		}
 }
 
+static void large_sizes_are_proved(void **state)
+{
+	static const int sizes[] = { 100, 128, 200 };
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct world_plan w;
+		struct ddl__layout *layout;
+		size_t n = (size_t)sizes[i], counts[RANKS_MAX];
+		assert_int_equal(random_plan(300 + i, sizes[i], 2, 1, &w), 0);
+		assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, sizes[i], &layout), 0);
+		for (size_t r = 0; r < n; r++)
+			counts[r] = r % 7 == 1 ? 2 : r % 5 == 2;
+		for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
+			const bool blocks = ddl__has_blocks(a->collective) && a->collective != DDL__ALLTOALL;
+			const struct setting t = { .layout = layout,
+						   .algorithm = a,
+						   .count = a->collective == DDL__REDUCE ? 50 : 1,
+						   .counts = blocks ? counts : NULL,
+						   .rings = 1,
+						   .slice_bytes = 8,
+						   .root = 77,
+						   .peer = 3 };
+			if (a->collective >= DDL__REDUCE_SCATTER && (a->collective != DDL__ALLTOALL || n < 128))
+				prove_setting(&t);
+		}
+		ddl__layout_destroy(layout);
+		world_plan_fini(&w);
+	}
+}
+
 /* ---- steps and bytes ---- */
 
 struct cost {           /* of one rank */
@@ -361,6 +390,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_schedule_is_proved_for_1_to_64_ranks_with_equal_blocks_and_by_counts),
 		cmocka_unit_test(small_sizes_are_proved_often),
+		cmocka_unit_test(large_sizes_are_proved),
 		cmocka_unit_test(steps_and_bytes_are_those_of_the_formulas),
 		cmocka_unit_test(broken_schedules_are_rejected),
 	};
