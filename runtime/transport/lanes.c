@@ -82,23 +82,30 @@ static void table_remove(struct ddl__table *table, struct ddl__end *end)
 
 /* Opening */
 
-static int check_lane(const struct ddl__lane *lane)
+static bool is_possible(const struct ddl__lane *lane)
 {
-	return lane->slots >= 1 && lane->slots <= DDL__SLOTS_MAX && lane->slot_bytes <= DDL__SLOT_BYTES_MAX ? 0 : -EINVAL;
+	return lane->slots >= 1 && lane->slots <= DDL__SLOTS_MAX && lane->slot_bytes <= DDL__SLOT_BYTES_MAX;
+}
+
+int ddl__lane_check(const struct ddl__mesh *mesh, const struct ddl__lane *lane, struct ddl_error *err)
+{
+	if (is_possible(lane))
+		return 0;
+	return ddl__error_set(err, -EINVAL, "%s: a lane with %u slots of %u bytes cannot be opened (1 to %u slots of at most %u).",
+			      mesh->base.ops->name, lane->slots, lane->slot_bytes, DDL__SLOTS_MAX, DDL__SLOT_BYTES_MAX);
+}
+
+size_t ddl__lane_stride(const struct ddl__lane *lane)
+{
+	return ((size_t)lane->slot_bytes + DDL__MESH_ALIGNMENT - 1) / DDL__MESH_ALIGNMENT * DDL__MESH_ALIGNMENT;
 }
 
 /* The link that a lane with that peer goes over; NULL: *rc and err say why not. */
-static struct ddl__link *link_for(struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, int *rc, struct ddl_error *err)
+static struct ddl__link *link_for(struct ddl__mesh *mesh, int peer, int *rc, struct ddl_error *err)
 {
 	const char *name = mesh->base.ops->name;
 	struct ddl__link *link;
 
-	if (check_lane(lane)) {
-		*rc = ddl__error_set(err, -EINVAL,
-				     "%s: a lane with %u slots of %u bytes cannot be opened (1 to %u slots of at most %u).", name,
-				     lane->slots, lane->slot_bytes, DDL__SLOTS_MAX, DDL__SLOT_BYTES_MAX);
-		return NULL;
-	}
 	if (!ddl__mesh_reaches(&mesh->base, peer)) {
 		*rc = ddl__error_set(err, -EINVAL, "%s: rank %d cannot be reached this way.", name, peer);
 		return NULL;
@@ -152,7 +159,7 @@ int ddl__mesh_rx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *
 		      struct ddl_error *err)
 {
 	int rc = 0;
-	struct ddl__link *link = link_for(mesh, peer, lane, &rc, err);
+	struct ddl__link *link = link_for(mesh, peer, &rc, err);
 
 	if (!link)
 		return rc;
@@ -194,7 +201,7 @@ int ddl__mesh_tx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *
 {
 	struct ddl__end *offered;
 	int rc = 0;
-	struct ddl__link *link = link_for(mesh, peer, lane, &rc, err);
+	struct ddl__link *link = link_for(mesh, peer, &rc, err);
 
 	if (!link)
 		return rc;
@@ -258,7 +265,7 @@ static int check_announcement(struct ddl__link *link, const struct ddl__frame *f
 {
 	struct ddl__end *open = ddl__table_find(&link->tx, frame->request, frame->lane);
 
-	if (lane->request != frame->request || lane->index != frame->lane || check_lane(lane))
+	if (lane->request != frame->request || lane->index != frame->lane || !is_possible(lane))
 		return ddl__link_bad(link, "it announced a lane that cannot be");
 	if (ddl__table_find(&link->offers, frame->request, frame->lane) || (open && open->grant))
 		return ddl__link_bad(link, "it announced a lane twice");

@@ -27,6 +27,7 @@
 #include "stream.h"
 #include "transport.h"
 
+#define DDL__MESH_ALIGNMENT   64u        /* bytes: of slots */
 #define DDL__MESH_STRANGERS   64u        /* connections that have not proved themselves */
 #define DDL__MESH_STRANGER_MS 5000u      /* time they have for it */
 #define DDL__MESH_OFFERS_MAX  (1u << 16) /* announcements of one peer that wait for their lane to be opened */
@@ -241,6 +242,9 @@ void ddl__greet_listen(struct ddl__mesh *mesh, bool on); /* the listening socket
 int ddl__link_up(struct ddl__link *link);                /* lanes.c: announces what was opened before */
 
 /* lanes.c */
+/* Whether a lane's slots are possible: 0; -EINVAL with a sentence. For what a transport opens, before it makes memory for it. */
+int ddl__lane_check(const struct ddl__mesh *mesh, const struct ddl__lane *lane, struct ddl_error *err);
+size_t ddl__lane_stride(const struct ddl__lane *lane); /* bytes from slot to slot: whole cache lines */
 /* Fill and register the common part of a lane's end. On failure nothing is left. rx->fd is set by the caller before. */
 int ddl__mesh_rx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, struct ddl__mesh_rx *rx,
 		      struct ddl_error *err);

@@ -29,7 +29,6 @@
 #define MAGIC     0x6464736du /* of an address */
 #define BACKLOG   4096
 #define NAME_SIZE 32u   /* bytes of a socket's abstract name, without its leading NUL */
-#define ALIGNMENT 64u   /* bytes: of slots */
 #define SLOTS_AT  4096u /* bytes: where the slots begin */
 #define SEALS     (F_SEAL_SHRINK | F_SEAL_GROW)
 
@@ -81,14 +80,9 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "atomic
 
 /* Memory */
 
-static size_t stride_of(const struct ddl__lane *lane)
-{
-	return ((size_t)lane->slot_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 static size_t size_of(const struct ddl__lane *lane)
 {
-	return SLOTS_AT + stride_of(lane) * lane->slots;
+	return SLOTS_AT + ddl__lane_stride(lane) * lane->slots;
 }
 
 static uint8_t *slot_at(const struct shm_lane *lane, uint64_t slot)
@@ -326,7 +320,7 @@ static int shm_offered(struct ddl__link *link, struct ddl__offer *offer)
 		return rc == -EBADMSG ? ddl__link_bad(link, "it announced a lane with memory of a wrong size or without seals")
 				      : rc;
 	}
-	*lane = (struct shm_lane){ memory, size_of(&offer->end.lane), stride_of(&offer->end.lane) };
+	*lane = (struct shm_lane){ memory, size_of(&offer->end.lane), ddl__lane_stride(&offer->end.lane) };
 	offer->extra = lane;
 	return 0;
 }
@@ -433,30 +427,32 @@ static int shm_open_transport(const struct ddl__transport_config *config, struct
 static int rx_memory(struct shm_rx *rx, const struct ddl__lane *lane, struct ddl_error *err)
 {
 	void *memory;
-	int rc = lane->slots > DDL__SLOTS_MAX || lane->slot_bytes > DDL__SLOT_BYTES_MAX
-			 ? -EINVAL
-			 : make_memory("ddl-lane", size_of(lane), &rx->mesh.fd, &memory);
+	int rc = make_memory("ddl-lane", size_of(lane), &rx->mesh.fd, &memory);
 
 	if (rc)
 		return ddl__error_set(err, rc == -ENOSPC ? -ENOMEM : rc, "shm: no shared memory for %u slots of %u bytes: %s%s.",
 				      lane->slots, lane->slot_bytes, strerror(-rc), rc == -EMFILE ? "; raise `ulimit -n`" : "");
-	rx->lane = (struct shm_lane){ memory, size_of(lane), stride_of(lane) };
+	rx->lane = (struct shm_lane){ memory, size_of(lane), ddl__lane_stride(lane) };
 	return 0;
 }
 
 static int shm_rx_open(struct ddl__transport *transport, int peer, const struct ddl__lane *lane, struct ddl__rx **out,
 		       struct ddl_error *err)
 {
-	struct shm_rx *rx = calloc(1, sizeof(*rx));
-	int rc;
+	struct ddl__mesh *mesh = (struct ddl__mesh *)transport;
+	struct shm_rx *rx;
+	int rc = ddl__lane_check(mesh, lane, err);
 
+	if (rc)
+		return rc;
+	rx = calloc(1, sizeof(*rx));
 	if (!rx)
 		return ddl__error_memory(err);
 	rc = rx_memory(rx, lane, err);
 	if (rc == 0) {
 		int fd = rx->mesh.fd;
 
-		rc = ddl__mesh_rx_open((struct ddl__mesh *)transport, peer, lane, &rx->mesh, err);
+		rc = ddl__mesh_rx_open(mesh, peer, lane, &rx->mesh, err);
 		if (rc) {
 			close(fd);
 			munmap(rx->lane.segment, rx->lane.size);
@@ -473,12 +469,16 @@ static int shm_rx_open(struct ddl__transport *transport, int peer, const struct 
 static int shm_tx_open(struct ddl__transport *transport, int peer, const struct ddl__lane *lane, struct ddl__tx **out,
 		       struct ddl_error *err)
 {
-	struct shm_tx *tx = calloc(1, sizeof(*tx));
-	int rc;
+	struct ddl__mesh *mesh = (struct ddl__mesh *)transport;
+	struct shm_tx *tx;
+	int rc = ddl__lane_check(mesh, lane, err);
 
+	if (rc)
+		return rc;
+	tx = calloc(1, sizeof(*tx));
 	if (!tx)
 		return ddl__error_memory(err);
-	rc = ddl__mesh_tx_open((struct ddl__mesh *)transport, peer, lane, &tx->mesh, err);
+	rc = ddl__mesh_tx_open(mesh, peer, lane, &tx->mesh, err);
 	if (rc) {
 		free(tx);
 		return rc;

@@ -21,7 +21,6 @@
 
 #define MAGIC           0x74646470u /* of an address */
 #define BACKLOG         4096
-#define ALIGNMENT       64u   /* bytes: of slots */
 #define KEEPALIVE_S     10    /* idle before the first probe; then a probe every 5 s, 4 of them */
 #define USER_TIMEOUT_MS 30000 /* unacknowledged for so long: the cable is pulled */
 
@@ -66,18 +65,11 @@ struct tcp_link {
 
 _Static_assert(sizeof(struct tcp_address) == 20, "the address has no padding");
 
-static size_t stride_of(const struct ddl__lane *lane)
-{
-	return ((size_t)lane->slot_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 static uint8_t *slots_create(const struct ddl__lane *lane)
 {
-	size_t bytes = stride_of(lane) * lane->slots;
+	size_t bytes = ddl__lane_stride(lane) * lane->slots;
 
-	if (lane->slots > DDL__SLOTS_MAX || lane->slot_bytes > DDL__SLOT_BYTES_MAX)
-		return NULL;
-	return aligned_alloc(ALIGNMENT, bytes ? bytes : ALIGNMENT);
+	return aligned_alloc(DDL__MESH_ALIGNMENT, bytes ? bytes : DDL__MESH_ALIGNMENT);
 }
 
 /* Addresses and sockets */
@@ -466,18 +458,19 @@ static int tcp_open(const struct ddl__transport_config *config, struct ddl__tran
 static int tcp_rx_open(struct ddl__transport *transport, int peer, const struct ddl__lane *lane, struct ddl__rx **out,
 		       struct ddl_error *err)
 {
-	struct tcp_rx *rx = calloc(1, sizeof(*rx));
-	int rc;
+	struct ddl__mesh *mesh = (struct ddl__mesh *)transport;
+	struct tcp_rx *rx;
+	int rc = ddl__lane_check(mesh, lane, err);
 
+	if (rc)
+		return rc;
+	rx = calloc(1, sizeof(*rx));
 	if (!rx)
 		return ddl__error_memory(err);
 	rx->mesh.fd = -1;
-	rx->stride = stride_of(lane);
+	rx->stride = ddl__lane_stride(lane);
 	rx->memory = slots_create(lane);
-	if (rx->memory || lane->slots > DDL__SLOTS_MAX || lane->slot_bytes > DDL__SLOT_BYTES_MAX)
-		rc = ddl__mesh_rx_open((struct ddl__mesh *)transport, peer, lane, &rx->mesh, err);
-	else
-		rc = ddl__error_memory(err);
+	rc = rx->memory ? ddl__mesh_rx_open(mesh, peer, lane, &rx->mesh, err) : ddl__error_memory(err);
 	if (rc) {
 		free(rx->memory);
 		free(rx);
@@ -490,17 +483,18 @@ static int tcp_rx_open(struct ddl__transport *transport, int peer, const struct 
 static int tcp_tx_open(struct ddl__transport *transport, int peer, const struct ddl__lane *lane, struct ddl__tx **out,
 		       struct ddl_error *err)
 {
-	struct tcp_tx *tx = calloc(1, sizeof(*tx));
-	int rc;
+	struct ddl__mesh *mesh = (struct ddl__mesh *)transport;
+	struct tcp_tx *tx;
+	int rc = ddl__lane_check(mesh, lane, err);
 
+	if (rc)
+		return rc;
+	tx = calloc(1, sizeof(*tx));
 	if (!tx)
 		return ddl__error_memory(err);
-	tx->stride = stride_of(lane);
+	tx->stride = ddl__lane_stride(lane);
 	tx->memory = slots_create(lane);
-	if (tx->memory || lane->slots > DDL__SLOTS_MAX || lane->slot_bytes > DDL__SLOT_BYTES_MAX)
-		rc = ddl__mesh_tx_open((struct ddl__mesh *)transport, peer, lane, &tx->mesh, err);
-	else
-		rc = ddl__error_memory(err);
+	rc = tx->memory ? ddl__mesh_tx_open(mesh, peer, lane, &tx->mesh, err) : ddl__error_memory(err);
 	if (rc) {
 		free(tx->memory);
 		free(tx);
