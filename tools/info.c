@@ -103,19 +103,18 @@ static json_t *make_algorithms(void)
 
 static json_t *make_build(void)
 {
-	json_t *build = json_pack("{ss ss ss}", "type", DDL_BUILD_TYPE, "compiler", __VERSION__, "sanitizers", DDL_SANITIZERS);
-
 #ifdef __clang__
-	json_object_set_new(build, "compiler", json_string("clang " __clang_version__));
+	static const char compiler[] = "clang " __clang_version__;
 #else
-	json_object_set_new(build, "compiler", json_string("gcc " __VERSION__));
+	static const char compiler[] = "gcc " __VERSION__;
 #endif
 #ifdef DDL_HAVE_PMIX
-	json_object_set_new(build, "pmix", json_true());
+	const int pmix = 1;
 #else
-	json_object_set_new(build, "pmix", json_false());
+	const int pmix = 0;
 #endif
-	return build;
+
+	return json_pack("{ss ss ss sb}", "type", DDL_BUILD_TYPE, "compiler", compiler, "sanitizers", DDL_SANITIZERS, "pmix", pmix);
 }
 
 /* The first line that a command prints; "" if there is no such command. */

@@ -475,7 +475,7 @@ static int print_help(void)
 	return DDL__EXIT_GOOD;
 }
 
-enum { OPT_HELP = 256, OPT_DDL, OPT_TOPOLOGY, OPT_PREFIX, OPT_NO_PREFIX, OPT_KILL, OPT_NO_KILL, OPT_GRACE };
+enum { OPT_HELP = 256, OPT_DDL, OPT_TOPOLOGY, OPT_NO_PREFIX, OPT_NO_KILL, OPT_GRACE };
 
 /* Returns -1 to go on, else the exit status. */
 static int take_option(int option, char **argv, struct settings *settings)
@@ -497,13 +497,11 @@ static int take_option(int option, char **argv, struct settings *settings)
 	case OPT_TOPOLOGY:
 		settings->topology = optarg;
 		return -1;
-	case OPT_PREFIX:
 	case OPT_NO_PREFIX:
-		settings->prefix = option == OPT_PREFIX;
+		settings->prefix = 0;
 		return -1;
-	case OPT_KILL:
 	case OPT_NO_KILL:
-		settings->kill_on_bad_exit = option == OPT_KILL;
+		settings->kill_on_bad_exit = 0;
 		return -1;
 	case OPT_HELP:
 		return print_help();
@@ -516,12 +514,9 @@ static int parse(int argc, char **argv, struct settings *settings)
 {
 	static const struct option options[] = {
 		{ "ntasks", required_argument, NULL, 'n' },
-		{ "np", required_argument, NULL, 'n' },
 		{ "ddl", required_argument, NULL, OPT_DDL },
 		{ "topology", required_argument, NULL, OPT_TOPOLOGY },
-		{ "prefix", no_argument, NULL, OPT_PREFIX },
 		{ "no-prefix", no_argument, NULL, OPT_NO_PREFIX },
-		{ "kill-on-bad-exit", no_argument, NULL, OPT_KILL },
 		{ "no-kill-on-bad-exit", no_argument, NULL, OPT_NO_KILL },
 		{ "grace", required_argument, NULL, OPT_GRACE },
 		{ "help", no_argument, NULL, OPT_HELP },
