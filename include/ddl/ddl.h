@@ -89,6 +89,8 @@ struct ddl_store {
 	int (*get)(void *context, const char *key, void *data, size_t capacity, size_t *size, int timeout_ms);
 };
 
+#define DDL_UNDEFINED (-1) /* color of a rank that belongs to no part in ddl_comm_split() */
+
 /* How a communicator is made. Fill with DDL_COMM_OPTIONS_INIT, then change what you need. */
 struct ddl_comm_options {
 	size_t struct_size;            /* sizeof(struct ddl_comm_options), so that fields can be added */
@@ -140,6 +142,29 @@ size_t ddl_type_size(enum ddl_type type);
  * incompatible library; the sentence names it); -ETIMEDOUT (a rank never came; named where known); -EBADMSG (broken plan text).
  */
 int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **comm, struct ddl_error *err);
+
+/*
+ * ddl_comm_split - makes communicators of parts of a communicator: one for each color, of the ranks that gave it. Collective over
+ * parent; blocks until all its ranks called it. Made in the same order as requests on parent.
+ *
+ * parent   stays as it is; the new communicators have connections of their own, live independently of it and of each other, and
+ *          may be destroyed before it or after it. They inherit its transports, interfaces, deadline and service thread
+ * color    0 or more: which part this rank belongs to; DDL_UNDEFINED: none
+ * key      the ranks of a part are numbered by (key, rank in parent)
+ * comm     written on success, NULL for a rank without a part; freed with ddl_comm_destroy()
+ * err      may be NULL
+ * The plan of a part is what is left of parent's when all but the part's nodes and ranks are taken out, in the same order.
+ * A failure on one rank fails the call on all ranks, with a sentence that names it; then no communicator was made.
+ * Returns 0; -EINVAL (a color that is negative); -ENOMEM; -EMFILE (open files); otherwise what ddl_comm_create() returns, or the
+ * error that aborted parent.
+ */
+int ddl_comm_split(struct ddl_comm *parent, int color, int key, struct ddl_comm **comm, struct ddl_error *err);
+
+/*
+ * ddl_comm_dup - makes a communicator of the same ranks, in the same order: so that a library and its caller can use one each, and
+ * neither sees the other's requests. Everything else as ddl_comm_split() with one color.
+ */
+int ddl_comm_dup(struct ddl_comm *parent, struct ddl_comm **comm, struct ddl_error *err);
 
 /*
  * ddl_comm_destroy - frees a communicator and what it owns. Requests must have been freed before. NULL does nothing.
@@ -236,7 +261,7 @@ int ddl_reduce_scatter_counts_init(const void *send, void *recv, const size_t *c
 				   struct ddl_error *err);
 
 /*
- * ddl_allgather_init, ddl_allgather_counts_init - a persistent all-gather: every rank gets all ranks' blocks, in the order of ranks.
+ * ddl_allgather_init, ddl_allgather_counts_init - a persistent all-gather: every rank gets all blocks, in the order of ranks.
  * recv[begin[r] + i] = send_r[i], i < counts[r]; counts and begin as in ddl_reduce_scatter_counts_init().
  *
  * send     counts[me] elements. In place: send == recv + begin[me]

@@ -3,12 +3,14 @@
  * boot.h - how ranks find each other before there are connections: publish blobs, one fence, read everybody's.
  *
  * Members, in the order in which they are tried: store (the caller's callbacks, when given), pmix (srun --mpi=pmix, ddl run,
- * mpirun), self (a process that is alone). All calls come from one thread. Keys are short ASCII words; a key is put once a rank.
+ * mpirun), self (a process that is alone). A communicator that is split from another has a member of its own (core/parent.h). All
+ * calls come from one thread. Keys are short ASCII words; a key is put once a rank.
  */
 #ifndef DDL_BOOT_BOOT_H
 #define DDL_BOOT_BOOT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include <ddl/ddl.h>
 
@@ -33,10 +35,11 @@ struct ddl__boot_ops {
 
 struct ddl__boot { /* what every member knows; the first field of its own struct */
 	const struct ddl__boot_ops *ops;
-	int rank;       /* 0 ... size-1 */
-	int size;       /* number of ranks */
-	char job[64];   /* name of the job or step; "" */
-	char host[256]; /* this node's name as the launcher knows it; "" not known */
+	int rank;              /* 0 ... size-1 */
+	int size;              /* number of ranks */
+	char job[64];          /* name of the job or step; "" */
+	char host[256];        /* this node's name as the launcher knows it; "" not known */
+	const uint8_t *secret; /* that all ranks know already, as they do the plan; borrowed. NULL: both are rank 0's */
 };
 
 extern const struct ddl__boot_ops ddl__boot_store;

@@ -28,22 +28,27 @@ const char *ddl_version(void)
 	return DDL_VERSION;
 }
 
-static struct ddl_comm *comm_new(int rank, int size, int timeout_ms, struct ddl_error *err)
+/* origin is taken over, also on failure. */
+static int comm_new(int rank, int size, struct ddl__origin *origin, struct ddl_comm **comm, struct ddl_error *err)
 {
-	struct ddl_comm *comm = calloc(1, sizeof(*comm));
-	if (!comm) {
-		ddl__error_set(err, -ENOMEM, "out of memory for a communicator");
-		return NULL;
+	struct ddl_comm *c = calloc(1, sizeof(*c));
+	if (!c) {
+		ddl__origin_destroy(origin);
+		return ddl__error_memory(err);
 	}
-	comm->rank = rank;
-	comm->size = size;
-	comm->timeout_ms = timeout_ms;
-	if (ddl__engine_init(comm, err) < 0) {
-		ddl__engine_fini(comm);
-		free(comm);
-		return NULL;
+	c->rank = rank;
+	c->size = size;
+	c->origin = origin;
+	c->timeout_ms = origin->settings.timeout_ms;
+	int rc = ddl__engine_init(c, err);
+	if (rc < 0) {
+		ddl__engine_fini(c);
+		ddl__origin_destroy(origin);
+		free(c);
+		return rc;
 	}
-	return comm;
+	*comm = c;
+	return 0;
 }
 
 /* Whether a name is in a comma-separated list. */
@@ -186,46 +191,36 @@ static int start_services(struct ddl_comm *comm, const struct ddl__settings *set
 	return rc;
 }
 
-int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **comm, struct ddl_error *err)
+int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct ddl_comm **comm, struct ddl_error *err)
 {
-	struct ddl__settings settings;
-	struct ddl__boot *boot = NULL;
+	const struct ddl__settings *settings = &origin->settings;
 	struct ddl__members members = { 0 };
-	struct ddl_comm *c = NULL;
 	const char *addresses[DDL__INTERFACES_MAX];
 	size_t n_addresses = 0;
-	struct ddl__facts *facts = calloc(1, sizeof(*facts));
-	if (!facts)
-		return ddl__error_set(err, -ENOMEM, "out of memory for the node's facts");
-	int rc = ddl__settings_read(options, &settings, err);
-	rc = rc ? rc : ddl__boot_open(options, settings.timeout_ms, &boot, err);
-	rc = rc ? rc : ddl__facts_gather("", boot->host, facts, err);
-	rc = rc ? rc : choose_addresses(facts, settings.interfaces, addresses, &n_addresses, err);
-	if (rc)
-		goto done;
-	c = comm_new(boot->rank, boot->size, settings.timeout_ms, err);
-	if (!c) {
-		rc = -ENOMEM;
-		goto done;
-	}
+	struct ddl_comm *c;
+	int rc = comm_new(boot->rank, boot->size, origin, &c, err);
+	if (rc < 0)
+		return rc;
+	if (!origin->loop)
+		rc = choose_addresses(&origin->facts, settings->interfaces, addresses, &n_addresses, err);
 	const struct ddl__transport_config config = { .rank = c->rank,
 						      .n_ranks = c->size,
 						      .epoll_fd = c->epoll_fd,
 						      .timeout_ms = c->timeout_ms,
-						      .machine = facts->machine,
+						      .machine = origin->facts.machine,
 						      .addresses = addresses,
 						      .n_addresses = n_addresses,
 						      .events = &ddl__engine_events,
-						      .context = c };
-	rc = open_transports(c, settings.transports, &config, err);
-	rc = rc ? rc : ddl__exchange(boot, &settings, facts, c->transports, c->n_transports, &members, err);
+						      .context = c,
+						      .loop = origin->loop };
+	rc = rc ? rc : open_transports(c, settings->transports, &config, err);
+	rc = rc ? rc : ddl__exchange(boot, settings, &origin->facts, c->transports, c->n_transports, &members, err);
 	rc = rc ? rc : adopt_members(c, &members, err);
-	rc = rc ? rc : start_services(c, &settings, boot->job, err);
-done:
+	rc = rc ? rc : start_services(c, settings, boot->job, err);
+	memcpy(origin->job, boot->job, sizeof(origin->job));
+	memcpy(origin->secret, members.secret, sizeof(origin->secret));
+	origin->settings.plan = NULL;
 	ddl__members_fini(&members);
-	if (boot)
-		boot->ops->close(boot);
-	free(facts);
 	if (rc < 0) {
 		ddl_comm_destroy(c);
 		return rc;
@@ -234,14 +229,38 @@ done:
 	return 0;
 }
 
+int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **comm, struct ddl_error *err)
+{
+	struct ddl__settings settings;
+	struct ddl__origin *origin = NULL;
+	struct ddl__boot *boot = NULL;
+	int rc = ddl__settings_read(options, &settings, err);
+	rc = rc ? rc : ddl__origin_create(&settings, &origin, err);
+	rc = rc ? rc : ddl__boot_open(options, settings.timeout_ms, &boot, err);
+	rc = rc ? rc : ddl__facts_gather("", boot->host, &origin->facts, err);
+	if (rc < 0)
+		ddl__origin_destroy(origin);
+	else
+		rc = ddl__comm_make(boot, origin, comm, err);
+	if (boot)
+		boot->ops->close(boot);
+	return rc;
+}
+
 int ddl__comm_create_loop(struct ddl__loop_world *world, const char *plan_text, const size_t *node_of_rank, int rank, int n_ranks,
 			  int timeout_ms, struct ddl_comm **comm, struct ddl_error *err)
 {
-	static const uint8_t secret[DDL__SECRET_SIZE];
+	const struct ddl__settings settings = { .timeout_ms = timeout_ms };
+	struct ddl__origin *origin;
 	struct ddl__plan *plan;
-	struct ddl_comm *c = comm_new(rank, n_ranks, timeout_ms, err);
-	if (!c)
-		return -ENOMEM;
+	struct ddl_comm *c;
+	int rc = ddl__origin_create(&settings, &origin, err);
+	if (rc < 0)
+		return rc;
+	origin->loop = world;
+	rc = comm_new(rank, n_ranks, origin, &c, err);
+	if (rc < 0)
+		return rc;
 	const struct ddl__transport_config config = { .rank = rank,
 						      .n_ranks = n_ranks,
 						      .epoll_fd = c->epoll_fd,
@@ -249,9 +268,9 @@ int ddl__comm_create_loop(struct ddl__loop_world *world, const char *plan_text, 
 						      .events = &ddl__engine_events,
 						      .context = c,
 						      .loop = world };
-	int rc = open_transports(c, NULL, &config, err);
+	rc = open_transports(c, NULL, &config, err);
 	rc = rc ? rc : ddl__plan_decode(plan_text, strlen(plan_text), &plan, err);
-	rc = rc ? rc : adopt(c, plan, node_of_rank, NULL, secret, err);
+	rc = rc ? rc : adopt(c, plan, node_of_rank, NULL, origin->secret, err);
 	if (rc < 0) {
 		ddl_comm_destroy(c);
 		return rc;
@@ -301,6 +320,7 @@ void ddl_comm_destroy(struct ddl_comm *comm)
 	free(comm->plan_text);
 	free(comm->via);
 	ddl__engine_fini(comm);
+	ddl__origin_destroy(comm->origin);
 	free(comm);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comm.h - making communicators without a bootstrap, for tests within one process.
+ * comm.h - making communicators: over any bootstrap, and without one for tests within one process.
  */
 #ifndef DDL_CORE_COMM_H
 #define DDL_CORE_COMM_H
@@ -8,7 +8,14 @@
 #include <ddl/ddl.h>
 
 #include "loop.h"
+#include "origin.h"
 #include "plan.h"
+
+/*
+ * The communicator of a bootstrap's ranks. boot stays the caller's; origin, of which facts, settings and loop are read, is taken
+ * over. The rest as ddl_comm_create().
+ */
+int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct ddl_comm **comm, struct ddl_error *err);
 
 /*
  * The communicator of one rank over transport/loop. Does not wait for the others: one thread may make those of all ranks. plan_text

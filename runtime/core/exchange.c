@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * exchange.c - rank 0's plan counts. Each rank publishes the digest of the plan it was given; a rank with another one is named. The
- * job's secret is rank 0's and travels nowhere else.
+ * job's secret is rank 0's and travels nowhere else. Ranks of a communicator that is split from another know both already.
  *
  * Keys: "ddl.rank" (version, digest, facts, addresses) of every rank, "ddl.job" (plan text, options, secret) of rank 0.
  */
@@ -111,12 +111,52 @@ static int read_all(struct ddl__boot *boot, struct ddl__members *m, const void *
 	return rc;
 }
 
+struct job {              /* what all ranks must have the same of */
+	void *data;       /* holds what follows, where it was read; owned */
+	const void *plan; /* text; NULL: there is none */
+	size_t plan_size;
+	const void *secret;  /* DDL__SECRET_SIZE bytes */
+	const void *options; /* a struct ddl__options, perhaps not aligned */
+};
+
+/* What rank 0 published, or what all ranks know already. */
+static int read_job(struct ddl__boot *boot, const struct ddl__settings *settings, struct job *job, struct ddl_error *err)
+{
+	size_t size, secret_size, options_size;
+	if (boot->secret) {
+		*job = (struct job){ NULL, settings->plan, strlen(settings->plan), boot->secret, &settings->options };
+		return 0;
+	}
+	int rc = boot->ops->get(boot, 0, "ddl.job", &job->data, &size, err);
+	if (rc < 0)
+		return rc;
+	if (ddl__blob_find(job->data, size, "secret", &job->secret, &secret_size) < 0 || secret_size != DDL__SECRET_SIZE ||
+	    ddl__blob_find(job->data, size, "options", &job->options, &options_size) < 0 ||
+	    options_size != sizeof(struct ddl__options))
+		return ddl__error_set(err, -EBADMSG,
+				      "what rank 0 published cannot be read: install one version of DDL on all nodes");
+	if (ddl__blob_find(job->data, size, "plan", &job->plan, &job->plan_size) < 0)
+		job->plan = NULL;
+	return 0;
+}
+
+static int merge(const struct ddl__boot *boot, const struct job *job, struct ddl__members *m, struct ddl_error *err)
+{
+	char *text = job->plan ? strndup(job->plan, job->plan_size) : NULL;
+	struct ddl__options asked;
+	memcpy(&asked, job->options, sizeof(asked));
+	asked.trace[sizeof(asked.trace) - 1] = '\0';
+	int rc = job->plan && !text
+			 ? out_of_memory(err)
+			 : ddl__merge(text, m->places, (size_t)m->size, boot->job, &asked, &m->plan, &m->node_of_rank, err);
+	free(text);
+	return rc;
+}
+
 int ddl__exchange(struct ddl__boot *boot, const struct ddl__settings *settings, const struct ddl__facts *facts,
 		  struct ddl__transport *const *transports, size_t n_transports, struct ddl__members *m, struct ddl_error *err)
 {
-	void *job = NULL;
-	const void *plan = NULL, *secret, *options;
-	size_t job_size, plan_size = 0, secret_size, options_size;
+	struct job job = { 0 };
 	memset(m, 0, sizeof(*m));
 	m->size = boot->size;
 	m->places = calloc((size_t)boot->size, sizeof(*m->places));
@@ -124,32 +164,15 @@ int ddl__exchange(struct ddl__boot *boot, const struct ddl__settings *settings, 
 	m->sizes = calloc((size_t)boot->size, sizeof(*m->sizes));
 	int rc = m->places && m->blobs && m->sizes ? 0 : out_of_memory(err);
 	rc = rc ? rc : publish_rank(boot, settings, facts, transports, n_transports, err);
-	if (rc == 0 && boot->rank == 0)
+	if (rc == 0 && boot->rank == 0 && !boot->secret)
 		rc = publish_job(boot, settings, err);
 	rc = rc ? rc : boot->ops->fence(boot, err);
-	rc = rc ? rc : boot->ops->get(boot, 0, "ddl.job", &job, &job_size, err);
-	if (rc)
-		goto fini;
-	if (ddl__blob_find(job, job_size, "secret", &secret, &secret_size) < 0 || secret_size != DDL__SECRET_SIZE ||
-	    ddl__blob_find(job, job_size, "options", &options, &options_size) < 0 || options_size != sizeof(struct ddl__options)) {
-		rc = ddl__error_set(err, -EBADMSG, "what rank 0 published cannot be read: install one version of DDL on all nodes");
-		goto fini;
-	}
-	memcpy(m->secret, secret, sizeof(m->secret));
-	if (ddl__blob_find(job, job_size, "plan", &plan, &plan_size) < 0)
-		plan = NULL;
-	rc = read_all(boot, m, plan, plan_size, err);
-	if (rc < 0)
-		goto fini;
-	char *text = plan ? strndup(plan, plan_size) : NULL;
-	struct ddl__options asked;
-	memcpy(&asked, options, sizeof(asked));
-	asked.trace[sizeof(asked.trace) - 1] = '\0';
-	rc = plan && !text ? out_of_memory(err)
-			   : ddl__merge(text, m->places, (size_t)m->size, boot->job, &asked, &m->plan, &m->node_of_rank, err);
-	free(text);
-fini:
-	free(job);
+	rc = rc ? rc : read_job(boot, settings, &job, err);
+	rc = rc ? rc : read_all(boot, m, job.plan, job.plan_size, err);
+	rc = rc ? rc : merge(boot, &job, m, err);
+	if (rc == 0)
+		memcpy(m->secret, job.secret, sizeof(m->secret));
+	free(job.data);
 	if (rc < 0)
 		ddl__members_fini(m);
 	return rc;

@@ -75,8 +75,11 @@ struct ddl__cached {                 /* a request of the blocking calls */
 	uint64_t used;               /* count of the last use */
 };
 
+struct ddl__origin; /* core/origin.h */
+
 struct ddl_comm {
 	int rank, size;
+	struct ddl__origin *origin;                             /* what it was made with; owned */
 	struct ddl__plan *plan;                                 /* owned */
 	char *plan_text;                                        /* owned */
 	struct ddl__layout *layout;                             /* owned */

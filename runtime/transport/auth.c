@@ -18,6 +18,13 @@ struct claim { /* what is proved. No padding. */
 	uint8_t nonce[DDL__AUTH_NONCE];
 };
 
+struct label { /* what a secret is derived for; of another size than a claim. No padding. */
+	char what[8];
+	uint64_t number;
+	int64_t color;
+};
+
+_Static_assert(sizeof(struct label) == 24, "the label has no padding");
 _Static_assert(sizeof(struct ddl__auth_hello) == 24 + DDL__AUTH_NONCE, "the hello has no padding");
 _Static_assert(sizeof(struct claim) == 16 + 24 + 2 * DDL__AUTH_NONCE, "the claim has no padding");
 
@@ -61,4 +68,15 @@ bool ddl__auth_holds(const uint8_t *secret, enum ddl__auth_role role, const char
 	uint8_t right[DDL__AUTH_MAC];
 
 	return ddl__auth_prove(secret, role, transport, hello, nonce, right) == 0 && CRYPTO_memcmp(right, mac, sizeof(right)) == 0;
+}
+
+int ddl__auth_derive(const uint8_t *secret, uint64_t number, int color, uint8_t *derived)
+{
+	const struct label label = { .what = "split", .number = number, .color = color };
+	unsigned int size = 0;
+
+	if (!HMAC(EVP_sha256(), secret, DDL__SECRET_SIZE, (const unsigned char *)&label, sizeof(label), derived, &size) ||
+	    size != DDL__SECRET_SIZE)
+		return -EIO;
+	return 0;
 }

@@ -53,5 +53,7 @@ int ddl__auth_prove(const uint8_t *secret, enum ddl__auth_role role, const char 
 /* Whether mac is that proof; takes the same time whatever it holds. */
 bool ddl__auth_holds(const uint8_t *secret, enum ddl__auth_role role, const char *transport, const struct ddl__auth_hello *hello,
 		     const uint8_t *nonce, const uint8_t *mac);
+/* The secret of the communicator with that color that the number-th split cuts out: DDL__SECRET_SIZE bytes. 0, -EIO. */
+int ddl__auth_derive(const uint8_t *secret, uint64_t number, int color, uint8_t *derived);
 
 #endif

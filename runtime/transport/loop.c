@@ -78,7 +78,10 @@ struct ddl__loop_world {
 	struct loop **loops; /* n_ranks; NULL: not open */
 	bool *dead;          /* n_ranks */
 	_Atomic uint32_t one_in;
-	_Atomic uint64_t state; /* of the jitter */
+	_Atomic uint64_t state;               /* of the jitter */
+	struct ddl__loop_world *parts, *next; /* worlds split from this one; under its lock */
+	uint64_t number;                      /* a part: which split made it */
+	int color;                            /* a part: of its ranks */
 };
 
 struct ddl__loop_world *ddl__loop_world_create(int n_ranks)
@@ -101,10 +104,32 @@ void ddl__loop_world_destroy(struct ddl__loop_world *world)
 {
 	if (!world)
 		return;
+	while (world->parts) {
+		struct ddl__loop_world *part = world->parts;
+		world->parts = part->next;
+		ddl__loop_world_destroy(part);
+	}
 	pthread_mutex_destroy(&world->lock);
 	free(world->loops);
 	free(world->dead);
 	free(world);
+}
+
+struct ddl__loop_world *ddl__loop_world_part(struct ddl__loop_world *world, uint64_t number, int color, int n_ranks)
+{
+	pthread_mutex_lock(&world->lock);
+	struct ddl__loop_world *part = world->parts;
+	while (part && (part->number != number || part->color != color))
+		part = part->next;
+	if (!part && (part = ddl__loop_world_create(n_ranks))) {
+		part->number = number;
+		part->color = color;
+		ddl__loop_world_jitter(part, atomic_load(&world->one_in), atomic_load(&world->state));
+		part->next = world->parts;
+		world->parts = part;
+	}
+	pthread_mutex_unlock(&world->lock);
+	return part;
 }
 
 void ddl__loop_world_jitter(struct ddl__loop_world *world, uint32_t one_in, uint64_t seed)
@@ -113,11 +138,12 @@ void ddl__loop_world_jitter(struct ddl__loop_world *world, uint32_t one_in, uint
 	atomic_store(&world->one_in, one_in);
 }
 
-/* Whether a look at a slot shall say "not yet". */
-static bool jitter(struct ddl__loop_world *world)
+/* Whether a look at a slot shall say "not yet". Never once the peer said goodbye: what it sent before has landed. */
+static bool jitter(const struct loop *loop, int peer)
 {
+	struct ddl__loop_world *world = loop->world;
 	uint32_t one_in = atomic_load(&world->one_in);
-	if (one_in == 0)
+	if (one_in == 0 || loop->left[peer])
 		return false;
 	uint64_t x = atomic_fetch_add(&world->state, 0x9e3779b97f4a7c15u);
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -420,7 +446,7 @@ static void *tx_slot(struct ddl__tx *tx)
 {
 	struct tx *t = (struct tx *)tx;
 	struct channel *c = t->channel;
-	if (!c || jitter(t->loop->world))
+	if (!c || jitter(t->loop, t->peer))
 		return NULL;
 	unsigned sent = atomic_load(&c->sent);
 	if (sent - atomic_load(&c->freed) >= c->lane.slots)
@@ -456,7 +482,7 @@ static const void *rx_slot(struct ddl__rx *rx, size_t *bytes)
 	struct rx *r = (struct rx *)rx;
 	struct channel *c = r->channel;
 	unsigned freed = atomic_load(&c->freed);
-	if (atomic_load(&c->sent) == freed || jitter(r->loop->world))
+	if (atomic_load(&c->sent) == freed || jitter(r->loop, c->sender))
 		return NULL;
 	*bytes = c->bytes[freed % c->lane.slots];
 	return c->slots + (size_t)(freed % c->lane.slots) * c->lane.slot_bytes;

@@ -13,6 +13,10 @@ struct ddl__loop_world;
 struct ddl__loop_world *ddl__loop_world_create(int n_ranks);
 void ddl__loop_world_destroy(struct ddl__loop_world *world);
 
+/* The world of the n_ranks of that color that the number-th split cuts out: made by who asks first, jittered as this one, and freed
+ * with it. NULL: out of memory. */
+struct ddl__loop_world *ddl__loop_world_part(struct ddl__loop_world *world, uint64_t number, int color, int n_ranks);
+
 /* From now on each look at a slot says "not yet" with a probability of 1 in `one_in`, from a seed: other interleavings. 0: off. */
 void ddl__loop_world_jitter(struct ddl__loop_world *world, uint32_t one_in, uint64_t seed);
 

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+# Communicators split from communicators, over transport/loop.
+ddl_unit_test(split ddl_internal)
