@@ -22,6 +22,7 @@
 #define DDL__PLAN_TEXT_MAX  98304u     /* bytes of a plan's text with NUL: one environment string may have 131072 */
 #define DDL__PLAN_DEPTH_MAX 16u        /* levels of switches */
 #define DDL__PLAN_ENV       "DDL_PLAN" /* the environment variable that carries the text */
+#define DDL__MODE_ENV       "DDL_MODE" /* that which carries what --ddl was given */
 
 struct ddl__vertex {
 	char *name;                    /* switch, block or node */

@@ -133,10 +133,10 @@ static void local_user_init(spank_t spank)
 		unsetenv(DDL__PLAN_ENV); /* of the step or batch script around this one */
 	if (settings.options.mode == DDL__MODE_OFF) {
 		if (settings.said)
-			unsetenv(DDL__SPANK_MODE_ENV);
+			unsetenv(DDL__MODE_ENV);
 		return;
 	}
-	setenv(DDL__SPANK_MODE_ENV, settings.text, 1);
+	setenv(DDL__MODE_ENV, settings.text, 1);
 	if (present && !whose[0]) {
 		ddl__spank_log(&settings, DDL__SPANK_DEBUG, "the user's own plan in %s stands", DDL__PLAN_ENV);
 		return;

@@ -129,7 +129,7 @@ static void clean(spank_t spank, const char *name)
 	if (whose[0] && (settings.said || strcmp(whose, name)))
 		spank_unsetenv(spank, DDL__PLAN_ENV);
 	if (settings.said)
-		spank_unsetenv(spank, DDL__SPANK_MODE_ENV);
+		spank_unsetenv(spank, DDL__MODE_ENV);
 }
 
 static void user_init(spank_t spank)
@@ -144,7 +144,7 @@ static void user_init(spank_t spank)
 		clean(spank, name);
 		return;
 	}
-	spank_setenv(spank, DDL__SPANK_MODE_ENV, settings.text, 1);
+	spank_setenv(spank, DDL__MODE_ENV, settings.text, 1);
 	plan = task_env(spank, DDL__PLAN_ENV);
 	ddl__step_of_plan(plan, whose);
 	if (plan && !whose[0])

@@ -18,8 +18,6 @@
 #define DDL__SPANK_TEXT_SIZE 1024 /* bytes of the option's text with NUL */
 #define DDL__SPANK_PATH_SIZE 4096 /* bytes of a topology file's path with NUL */
 
-#define DDL__SPANK_MODE_ENV "DDL_MODE" /* carries the option's text to the tasks */
-
 enum ddl__spank_source {
 	DDL__SPANK_SLURM = 0, /* ask slurmctld, once a step */
 	DDL__SPANK_ENV = 1,   /* ask nobody: the tasks exchange what their nodes know */

@@ -182,7 +182,7 @@ static json_t *make_slurm(void)
 	add_variable(slurm, "step", "SLURM_STEP_ID");
 	add_variable(slurm, "nodes", "SLURM_JOB_NODELIST");
 	add_variable(slurm, "topology_address", "SLURM_TOPOLOGY_ADDR");
-	add_variable(slurm, "mode", "DDL_MODE");
+	add_variable(slurm, "mode", DDL__MODE_ENV);
 	add_variable(slurm, "plan", DDL__PLAN_ENV);
 	return slurm;
 }

@@ -398,8 +398,8 @@ static int set_environment(const struct settings *settings, const char *host, st
 			return rc;
 		unsetenv(DDL__PLAN_ENV);
 		if (options.mode == DDL__MODE_OFF)
-			unsetenv("DDL_MODE");
-		else if (setenv("DDL_MODE", settings->mode, 1) < 0)
+			unsetenv(DDL__MODE_ENV);
+		else if (setenv(DDL__MODE_ENV, settings->mode, 1) < 0)
 			return ddl__error_memory(err);
 	} else {
 		options.mode = DDL__MODE_AUTO;
