@@ -18,6 +18,7 @@ enum key {
 	KEY_ORDER = 2,
 	KEY_PROGRESS = 3,
 	KEY_TRACE = 4,
+	KEY_DIMS = 5,
 };
 
 const struct ddl__choice ddl__modes[] = {
@@ -49,6 +50,7 @@ const struct ddl__choice ddl__option_keys[] = {
 	{ KEY_ORDER, "order", "order of the nodes: topology or slurm" },
 	{ KEY_PROGRESS, "progress", "service threads of each rank: 0 or 1" },
 	{ KEY_TRACE, "trace", "folder that traces are written to" },
+	{ KEY_DIMS, "dims", "dimensions of a multi-ring, the innermost first: 4x8x8, or auto" },
 	{ 0, NULL, NULL },
 };
 
@@ -135,6 +137,33 @@ static int set_trace(struct ddl__options *options, const char *value, size_t len
 	return 0;
 }
 
+/* 4x8x8: up to DDL__DIMS_MAX numbers of at least 1, whose product a number of ranks can be. */
+static int set_dims(struct ddl__options *options, const char *value, size_t length, struct ddl_error *err)
+{
+	static const char wanted[] = "up to 16 numbers with x between them, as in 4x8x8, or auto";
+	uint32_t dims[DDL__DIMS_MAX], n = 0;
+	uint64_t product = 1;
+
+	if (length == 4 && !memcmp(value, "auto", 4)) {
+		options->n_dims = 0;
+		return 0;
+	}
+	for (size_t at = 0; at <= length; n++) {
+		const char *end = memchr(value + at, 'x', length - at);
+		size_t digits = end ? (size_t)(end - value) - at : length - at;
+		uint64_t number = 0;
+
+		if (n == DDL__DIMS_MAX || ddl__number_read(value + at, digits, INT32_MAX, &number) < 0 || !number ||
+		    (product *= number) > INT32_MAX)
+			return refuse_value(err, "dims", value, length, wanted);
+		dims[n] = (uint32_t)number;
+		at += digits + 1;
+	}
+	memcpy(options->dims, dims, n * sizeof(*dims));
+	options->n_dims = n;
+	return 0;
+}
+
 static int set_key(struct ddl__options *options, enum key key, const char *value, size_t length, struct ddl_error *err)
 {
 	const struct ddl__choice *row;
@@ -162,6 +191,8 @@ static int set_key(struct ddl__options *options, enum key key, const char *value
 		return 0;
 	case KEY_TRACE:
 		return set_trace(options, value, length, err);
+	case KEY_DIMS:
+		return set_dims(options, value, length, err);
 	}
 	return ddl__error_set(err, -EINVAL, "unknown key");
 }

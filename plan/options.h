@@ -14,6 +14,7 @@
 #include <ddl/error.h>
 
 #define DDL__RINGS_MAX  64  /* rings a plan may ask for */
+#define DDL__DIMS_MAX   16  /* dimensions of a multi-ring */
 #define DDL__TRACE_SIZE 256 /* bytes of a trace folder's path, with NUL */
 
 enum ddl__mode {
@@ -37,12 +38,14 @@ enum ddl__wire_name { /* values of enum ddl_wire in ddl.h, which plan/ does not 
 };
 
 struct ddl__options {
-	enum ddl__mode mode;         /* default DDL__MODE_OFF */
-	uint32_t rings;              /* 1 ... DDL__RINGS_MAX; 0: the runtime chooses */
-	enum ddl__wire_name wire;    /* type in which float32 data travel */
-	enum ddl__order order;       /* order of the plan's nodes */
-	int progress;                /* service threads a rank, 0 or 1; -1: not said */
-	char trace[DDL__TRACE_SIZE]; /* folder for traces; "": none */
+	enum ddl__mode mode;          /* default DDL__MODE_OFF */
+	uint32_t rings;               /* 1 ... DDL__RINGS_MAX; 0: the runtime chooses */
+	enum ddl__wire_name wire;     /* type in which float32 data travel */
+	enum ddl__order order;        /* order of the plan's nodes */
+	int progress;                 /* service threads a rank, 0 or 1; -1: not said */
+	char trace[DDL__TRACE_SIZE];  /* folder for traces; "": none */
+	uint32_t dims[DDL__DIMS_MAX]; /* dimensions of a multi-ring, the innermost first; their product is the number of ranks */
+	uint32_t n_dims;              /* how many; 0: those of the switch tree */
 };
 
 struct ddl__choice {             /* one row of a table of what can be chosen */
@@ -55,7 +58,7 @@ struct ddl__choice {             /* one row of a table of what can be chosen */
 extern const struct ddl__choice ddl__modes[];
 extern const struct ddl__choice ddl__orders[];
 extern const struct ddl__choice ddl__wires[];       /* auto, native, bf16, f16 */
-extern const struct ddl__choice ddl__option_keys[]; /* rings, wire, order, progress, trace */
+extern const struct ddl__choice ddl__option_keys[]; /* rings, wire, order, progress, trace, dims */
 
 /* The row of a table with that id or that name (length bytes); NULL if there is none. */
 const struct ddl__choice *ddl__choice_by_id(const struct ddl__choice *table, int id);

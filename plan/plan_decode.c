@@ -25,7 +25,7 @@ enum field {
 	FIELD_SPEED,
 	FIELD_NODESPEED,
 	FIELD_RAILS,
-	FIELD_OPTIONS, /* rings, wire, order, progress, trace: this and the following, by id of the options' table */
+	FIELD_OPTIONS, /* rings, wire, order, progress, trace, dims: this and the following, by id of the options' table */
 	N_FIELDS = FIELD_OPTIONS + 8,
 };
 

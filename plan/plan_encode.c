@@ -240,6 +240,8 @@ static int put_options(struct ddl__text *t, const struct ddl__options *options)
 		rc = put_number(t, ";progress=", (unsigned long)options->progress);
 	if (!rc && options->trace[0])
 		rc = put_field(t, ";trace=", options->trace);
+	for (uint32_t i = 0; !rc && i < options->n_dims; i++)
+		rc = put_number(t, i ? "x" : ";dims=", options->dims[i]);
 	return rc;
 }
 

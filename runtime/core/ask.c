@@ -5,7 +5,9 @@
 #include "ask.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "error.h"
 #include "shape.h"
@@ -119,14 +121,39 @@ int ddl__ask_check(const struct ddl_comm *comm, struct ddl__ask *ask, struct ddl
 	return rc;
 }
 
+/* The dimensions that a user gave must make up the ranks. */
+static int check_dims(const struct ddl_comm *comm, struct ddl_error *err)
+{
+	const struct ddl__options *o = &comm->plan->options;
+	uint64_t product = 1;
+	char given[256] = "", factors[256] = "";
+	for (uint32_t i = 0; i < o->n_dims; i++) {
+		product *= o->dims[i];
+		snprintf(given + strlen(given), sizeof(given) - strlen(given), "%s%u", i ? "x" : "", o->dims[i]);
+	}
+	if (o->n_dims == 0 || product == (uint64_t)comm->size)
+		return 0;
+	for (int left = comm->size, factor = 2; left > 1; left % factor ? factor++ : (left /= factor))
+		if (left % factor == 0)
+			snprintf(factors + strlen(factors), sizeof(factors) - strlen(factors), "%s%d", *factors ? "x" : "", factor);
+	return ddl__error_set(err, -EINVAL,
+			      "dims=%s makes %llu ranks, but there are %d: choose dimensions whose product is %d (%s)", given,
+			      (unsigned long long)product, comm->size, comm->size, *factors ? factors : "1");
+}
+
 /* What is asked for by name (the request's options, DDL_ALGO, --ddl=ring), else the cheapest. From agreed facts only. */
 static int choose(const struct ddl_comm *comm, const char *wanted, const struct ddl__call *call,
 		  const struct ddl__algorithm **algorithm, struct ddl_error *err)
 {
 	enum ddl__collective collective = (enum ddl__collective)call->collective;
 	const char *forced = wanted || collective != DDL__ALLREDUCE ? wanted : getenv("DDL_ALGO");
-	if ((!forced || !*forced) && collective == DDL__ALLREDUCE && comm->plan->options.mode == DDL__MODE_RING)
-		forced = "ring";
+	if ((!forced || !*forced) && collective == DDL__ALLREDUCE)
+		forced = comm->plan->options.mode == DDL__MODE_RING ? "ring" : comm->plan->options.n_dims ? "multiring" : NULL;
+	if (forced && strcmp(forced, "multiring") == 0) {
+		int rc = check_dims(comm, err);
+		if (rc < 0)
+			return rc;
+	}
 	if (forced && *forced)
 		return ddl__select(collective, forced, algorithm, err);
 	size_t bytes = call->wire == DDL_WIRE_NATIVE && call->type ? ddl_type_size((enum ddl_type)call->type) : 2;

@@ -218,6 +218,8 @@ int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algo
 					  .root = call->root,
 					  .peer = args->peer,
 					  .tag = args->tag,
+					  .dims = comm->plan->options.n_dims ? comm->plan->options.dims : NULL,
+					  .n_dims = comm->plan->options.n_dims,
 					  .rings = call->rings };
 	int rc = algorithm->build(&build, &r->schedule);
 	if (rc < 0) {

@@ -11,8 +11,6 @@
 
 #include "layout.h"
 
-#define DDL__DIMS_MAX 16
-
 struct ddl__group {
 	int rank;                     /* a leaf: its rank; else -1 */
 	uint32_t n;                   /* children; 0: a leaf */

@@ -21,17 +21,20 @@ struct good {
 };
 
 static const struct good goods[] = {
-	{ "off", { DDL__MODE_OFF, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "" } },
-	{ "auto", { DDL__MODE_AUTO, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "" } },
-	{ "ring", { DDL__MODE_RING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "" } },
-	{ "multiring", { DDL__MODE_MULTIRING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "" } },
-	{ "help", { DDL__MODE_HELP, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "" } },
-	{ "multiring,rings=2,wire=bf16", { DDL__MODE_MULTIRING, 2, DDL__WIRE_BFLOAT16, DDL__ORDER_TOPOLOGY, -1, "" } },
+	{ "off", { DDL__MODE_OFF, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
+	{ "auto", { DDL__MODE_AUTO, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
+	{ "ring", { DDL__MODE_RING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
+	{ "multiring", { DDL__MODE_MULTIRING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
+	{ "help", { DDL__MODE_HELP, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
+	{ "multiring,rings=2,wire=bf16", { DDL__MODE_MULTIRING, 2, DDL__WIRE_BFLOAT16, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
 	{ "ring,wire=f16,rings=64,order=slurm,progress=1,trace=/tmp/a b=c",
-	  { DDL__MODE_RING, 64, DDL__WIRE_FLOAT16, DDL__ORDER_SLURM, 1, "/tmp/a b=c" } },
+	  { DDL__MODE_RING, 64, DDL__WIRE_FLOAT16, DDL__ORDER_SLURM, 1, "/tmp/a b=c", { 0 }, 0 } },
 	{ "ring,rings=auto,wire=auto,order=topology,progress=0",
-	  { DDL__MODE_RING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, 0, "" } },
-	{ "ring,wire=native,rings=01", { DDL__MODE_RING, 1, DDL__WIRE_NATIVE, DDL__ORDER_TOPOLOGY, -1, "" } },
+	  { DDL__MODE_RING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, 0, "", { 0 }, 0 } },
+	{ "multiring,dims=4x08x8", { DDL__MODE_MULTIRING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 4, 8, 8 }, 3 } },
+	{ "multiring,dims=16", { DDL__MODE_MULTIRING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 16 }, 1 } },
+	{ "multiring,dims=auto", { DDL__MODE_MULTIRING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
+	{ "ring,wire=native,rings=01", { DDL__MODE_RING, 1, DDL__WIRE_NATIVE, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
 };
 
 struct bad {
@@ -54,6 +57,14 @@ static const struct bad bads[] = {
 	{ "ring,rings=-1", { "rings=-1", "1 to 64" } },
 	{ "ring,rings=2x", { "rings=2x", "1 to 64" } },
 	{ "ring,rings=99999999999999999999", { "rings=9999", "1 to 64" } },
+	{ "multiring,dims=", { "dims=", "4x8x8" } },
+	{ "multiring,dims=x", { "dims=x", "4x8x8" } },
+	{ "multiring,dims=4x", { "dims=4x", "4x8x8" } },
+	{ "multiring,dims=4xx2", { "dims=4xx2", "4x8x8" } },
+	{ "multiring,dims=0x2", { "dims=0x2", "4x8x8" } },
+	{ "multiring,dims=4*2", { "dims=4*2", "4x8x8" } },
+	{ "multiring,dims=65536x65536", { "dims=65536x", "4x8x8" } },
+	{ "multiring,dims=1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1", { "dims=1x1", "16 numbers" } },
 	{ "ring,rings=2,rings=2", { "rings is given twice", "once" } },
 	{ "ring,wire=fp8", { "\"fp8\"", "auto, native, bf16, f16" } },
 	{ "ring,order=random", { "\"random\"", "topology, slurm" } },
@@ -80,6 +91,8 @@ static void every_mode_and_key_is_read(void **state)
 		assert_int_equal(got.order, want->order);
 		assert_int_equal(got.progress, want->progress);
 		assert_string_equal(got.trace, want->trace);
+		assert_int_equal(got.n_dims, want->n_dims);
+		assert_memory_equal(got.dims, want->dims, sizeof(got.dims));
 	}
 }
 

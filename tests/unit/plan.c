@@ -37,7 +37,7 @@ static char *encode(const struct ddl__plan *plan)
 	return text;
 }
 
-static const char *const golden_names[] = { "two_leaves", "interleaved", "flat", "everything", "groups", "deep" };
+static const char *const golden_names[] = { "two_leaves", "interleaved", "flat", "everything", "groups", "deep", "dims" };
 
 static void golden_texts_decode_print_and_encode_to_the_same_bytes(void **state)
 {
