@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# helpers.bash - what the cluster tests share: a cluster of their own (prefix ddlt), the plugin of the build folder, plans in and out.
+# helpers.bash - what the cluster tests share: a cluster of their own (prefix ddlt, or PREFIX_OF_TESTS), the plugin of the build
+# folder, plans in and out.
 
-export PREFIX_OF_TESTS=ddlt
+export PREFIX_OF_TESTS=${PREFIX_OF_TESTS:-ddlt}
 DDL_BUILD=$(readlink -f "${DDL_BUILD:-$BATS_TEST_DIRNAME/../../build}")
 export DDL_BUILD
 PLUGIN=$DDL_BUILD/lib/slurm/spank_ddl.so
