@@ -22,7 +22,7 @@
 #define JOB_ENV    "SLURM_JOB_NODELIST"
 #define RING_WIDTH 100 /* columns of a ring's line */
 
-enum form { FORM_TREE, FORM_TEXT, FORM_JSON, FORM_DOT, FORM_SVG, FORM_HOSTFILE };
+enum form { FORM_TREE, FORM_TEXT, FORM_JSON, FORM_DOT, FORM_SVG, FORM_HOSTFILE, FORM_EXPLAIN };
 
 struct request {                   /* the command line */
 	enum form form;            /* of the output */
@@ -32,6 +32,7 @@ struct request {                   /* the command line */
 	const char *nodes;         /* host list; NULL: none */
 	const char *tasks;         /* number or list; NULL: not known */
 	struct ddl__options asked; /* --ddl */
+	const char *sizes;         /* of --explain */
 };
 
 struct shown {                  /* what is shown, and who owns it */
@@ -54,11 +55,13 @@ static const struct ddl__help help[] = {
 	{ "--svg", "a drawing" },
 	{ "--rank-order", "draw rings in rank order instead of the plan's" },
 	{ "--hostfile", "node names in plan order, one a task, for srun -m arbitrary or mpirun" },
+	{ "--explain", "what each all-reduce algorithm would take, and which is chosen" },
+	{ "--size LIST", "message sizes for --explain: 8,64K or 8-64M (default: 8-256M)" },
 	{ "--help", "this text" },
 	{ NULL, NULL },
 };
 
-enum { TOPOLOGY = 256, NODES, TASKS, DDL, DISTRIBUTION, RANK_ORDER };
+enum { TOPOLOGY = 256, NODES, TASKS, DDL, DISTRIBUTION, RANK_ORDER, SIZE };
 
 static const struct option long_options[] = {
 	{ "topology", required_argument, NULL, TOPOLOGY },
@@ -72,6 +75,8 @@ static const struct option long_options[] = {
 	{ "svg", no_argument, NULL, FORM_SVG },
 	{ "hostfile", no_argument, NULL, FORM_HOSTFILE },
 	{ "rank-order", no_argument, NULL, RANK_ORDER },
+	{ "explain", no_argument, NULL, FORM_EXPLAIN },
+	{ "size", required_argument, NULL, SIZE },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
@@ -97,6 +102,9 @@ static int take_option(struct request *request, int option, struct ddl_error *er
 		return ddl__error_set(err, -EINVAL, "distribution '%.60s' does not exist; there are block, cyclic", optarg);
 	case RANK_ORDER:
 		request->by_rank = true;
+		return 0;
+	case SIZE:
+		request->sizes = optarg;
 		return 0;
 	default:
 		request->form = (enum form)option;
@@ -356,6 +364,18 @@ static int print_text(const struct ddl__plan *plan, struct ddl_error *err)
 	return rc;
 }
 
+static int explain(const struct request *request, const struct ddl__view *view, struct ddl_error *err)
+{
+	uint64_t *sizes = NULL;
+	size_t n = 0;
+	int rc = ddl__sizes_parse(request->sizes ? request->sizes : "8-256M", &sizes, &n, err);
+
+	if (rc == 0)
+		ddl__view_explain(view, sizes, n, stdout);
+	free(sizes);
+	return rc;
+}
+
 static int show(const struct request *request, const struct ddl__view *view, struct ddl_error *err)
 {
 	int rc = 0;
@@ -378,6 +398,8 @@ static int show(const struct request *request, const struct ddl__view *view, str
 	case FORM_HOSTFILE:
 		print_hostfile(view);
 		break;
+	case FORM_EXPLAIN:
+		return explain(request, view, err);
 	}
 	return rc < 0 ? ddl__error_memory(err) : 0;
 }

@@ -64,4 +64,8 @@ int ddl__view_json(const struct ddl__view *view, FILE *out);
 int ddl__view_dot(const struct ddl__view *view, bool by_rank, FILE *out);
 int ddl__view_svg(const struct ddl__view *view, bool by_rank, FILE *out);
 
+/* plan_explain.c: prints the cost model of the view's layout, and for each size (bytes on the wire) what it predicts for every
+ * all-reduce algorithm, which is chosen and why. */
+void ddl__view_explain(const struct ddl__view *view, const uint64_t *sizes, size_t n, FILE *out);
+
 #endif

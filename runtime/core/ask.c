@@ -148,7 +148,7 @@ static int choose(const struct ddl_comm *comm, const char *wanted, const struct 
 	enum ddl__collective collective = (enum ddl__collective)call->collective;
 	const char *forced = wanted || collective != DDL__ALLREDUCE ? wanted : getenv("DDL_ALGO");
 	if ((!forced || !*forced) && collective == DDL__ALLREDUCE)
-		forced = comm->plan->options.mode == DDL__MODE_RING ? "ring" : comm->plan->options.n_dims ? "multiring" : NULL;
+		forced = ddl__select_wanted(&comm->plan->options);
 	if (forced && strcmp(forced, "multiring") == 0) {
 		int rc = check_dims(comm, err);
 		if (rc < 0)
@@ -157,9 +157,12 @@ static int choose(const struct ddl_comm *comm, const char *wanted, const struct 
 	if (forced && *forced)
 		return ddl__select(collective, forced, algorithm, err);
 	size_t bytes = call->wire == DDL_WIRE_NATIVE && call->type ? ddl_type_size((enum ddl_type)call->type) : 2;
+	double count = (double)call->count; /* by counts it is that of all blocks */
+	if (ddl__has_blocks(collective) && !call->counts)
+		count *= comm->size;
 	struct ddl__model model;
 	ddl__model_init(&model, comm->layout);
-	*algorithm = ddl__select_cheapest(collective, &model, (double)call->count * (double)bytes);
+	*algorithm = ddl__select_cheapest(collective, &model, count * (double)bytes);
 	return 0;
 }
 

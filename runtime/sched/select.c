@@ -27,17 +27,21 @@ const struct ddl__algorithm ddl__algorithms[] = {
 	{ 9, DDL__ALLREDUCE, "knomial", "up and down a tree of radix 4; short messages", ddl__build_knomial, ddl__cost_knomial },
 	{ 2, DDL__BROADCAST, "chain", "pipelined chain from the root along the ring order", ddl__build_chain, NULL },
 	{ 3, DDL__BARRIER, "dissemination", "log2 N rounds of signals", ddl__build_dissemination, NULL },
-	{ 20, DDL__REDUCE_SCATTER, "ring", "around the plan's ring; bandwidth-optimal", ddl__build_ring_reduce_scatter, NULL },
-	{ 21, DDL__REDUCE_SCATTER, "bruck", "log2 N rounds, for short blocks", ddl__build_bruck_reduce_scatter, NULL },
-	{ 22, DDL__ALLGATHER, "ring", "around the plan's ring; bandwidth-optimal", ddl__build_ring_allgather, NULL },
-	{ 23, DDL__ALLGATHER, "bruck", "log2 N rounds, for short blocks", ddl__build_bruck_allgather, NULL },
-	{ 24, DDL__REDUCE, "chain", "pipelined chain along the ring order to the root", ddl__build_reduce_chain, NULL },
-	{ 25, DDL__REDUCE, "knomial", "tree of degree 4, for short messages", ddl__build_reduce_knomial, NULL },
+	{ 20, DDL__REDUCE_SCATTER, "ring", "around the plan's ring; bandwidth-optimal", ddl__build_ring_reduce_scatter,
+	  ddl__cost_ring_reduce_scatter },
+	{ 21, DDL__REDUCE_SCATTER, "bruck", "log2 N rounds, for short blocks", ddl__build_bruck_reduce_scatter,
+	  ddl__cost_bruck_reduce_scatter },
+	{ 22, DDL__ALLGATHER, "ring", "around the plan's ring; bandwidth-optimal", ddl__build_ring_allgather,
+	  ddl__cost_ring_allgather },
+	{ 23, DDL__ALLGATHER, "bruck", "log2 N rounds, for short blocks", ddl__build_bruck_allgather, ddl__cost_bruck_allgather },
+	{ 24, DDL__REDUCE, "chain", "pipelined chain along the ring order to the root", ddl__build_reduce_chain,
+	  ddl__cost_reduce_chain },
+	{ 25, DDL__REDUCE, "knomial", "tree of degree 4, for short messages", ddl__build_reduce_knomial, ddl__cost_reduce_knomial },
 	{ 26, DDL__ALLTOALL, "pairwise", "each two ranks exchange their blocks, 8 at once", ddl__build_pairwise, NULL },
-	{ 27, DDL__GATHER, "direct", "straight to the root", ddl__build_star_gather, NULL },
-	{ 28, DDL__GATHER, "binomial", "log2 N levels, for short blocks", ddl__build_binomial_gather, NULL },
-	{ 29, DDL__SCATTER, "direct", "straight from the root", ddl__build_star_scatter, NULL },
-	{ 30, DDL__SCATTER, "binomial", "log2 N levels, for short blocks", ddl__build_binomial_scatter, NULL },
+	{ 27, DDL__GATHER, "direct", "straight to the root", ddl__build_star_gather, ddl__cost_star },
+	{ 28, DDL__GATHER, "binomial", "log2 N levels, for short blocks", ddl__build_binomial_gather, ddl__cost_binomial },
+	{ 29, DDL__SCATTER, "direct", "straight from the root", ddl__build_star_scatter, ddl__cost_star },
+	{ 30, DDL__SCATTER, "binomial", "log2 N levels, for short blocks", ddl__build_binomial_scatter, ddl__cost_binomial },
 	{ 31, DDL__SENDRECV, "direct", "straight from one rank to the other", ddl__build_point, NULL },
 	{ 0, 0, NULL, NULL, NULL, NULL },
 };
@@ -84,6 +88,11 @@ int ddl__select(enum ddl__collective collective, const char *wanted, const struc
 	}
 	return ddl__error_set(err, -EOPNOTSUPP, "no algorithm \"%s\" for %s: choose from %s, or none to let the library choose",
 			      wanted, ddl__collective_name(collective), names);
+}
+
+const char *ddl__select_wanted(const struct ddl__options *options)
+{
+	return options->mode == DDL__MODE_RING ? "ring" : options->n_dims ? "multiring" : NULL;
 }
 
 const struct ddl__algorithm *ddl__select_cheapest(enum ddl__collective collective, const struct ddl__model *model, double bytes)

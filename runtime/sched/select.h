@@ -33,6 +33,9 @@ const char *ddl__collective_name(enum ddl__collective collective);
 int ddl__select(enum ddl__collective collective, const char *wanted, const struct ddl__algorithm **algorithm,
 		struct ddl_error *err);
 
+/* What the plan's options say of all-reduce: "ring" for --ddl=ring, "multiring" where dims are given; NULL: a free choice. */
+const char *ddl__select_wanted(const struct ddl__options *options);
+
 /*
  * The algorithm of the least predicted time for so many bytes on the wire; the first of the collective where none has a cost or
  * none is clearly faster than it.

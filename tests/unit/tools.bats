@@ -120,6 +120,18 @@ assert [u["rank_order_up"] for u in plan["uplinks"]] == [3, 3, 2]'
 	if command -v dot >/dev/null; then "${plan[@]}" --dot | dot -Tsvg >/dev/null; fi
 }
 
+@test "plan --explain predicts every all-reduce algorithm and says which is chosen and why" {
+	"${plan[@]}" --explain --size 8,1K,64M >"$BATS_TEST_TMPDIR/out"
+	cat "$BATS_TEST_TMPDIR/out"
+	for algorithm in ring multiring doubling halving tree direct; do grep -qw "$algorithm" "$BATS_TEST_TMPDIR/out"; done
+	grep -q '^ *8 B .*doubling: the least time$' "$BATS_TEST_TMPDIR/out"
+	grep -q '^ *64 MiB .*ring: nothing is clearly faster$' "$BATS_TEST_TMPDIR/out"
+	grep -q 'groups of different size' "$BATS_TEST_TMPDIR/out"
+	"${plan[@]}" --ddl ring --explain --size 8 | grep -q 'ring: asked for by --ddl$'
+	"${plan[@]}" --ddl multiring,dims=4x4 --explain --size 64M | grep -q 'multiring: asked for by --ddl$'
+	expect_refusal 1 "'x' is not a size" "${plan[@]}" --explain --size 8,x
+}
+
 @test "a plan in the environment is shown, by rank 0 alone" {
 	text=$("${plan[@]}" --ddl ring,rings=2 --text)
 	[ "$(DDL_PLAN=$text "$ddl" plan --text)" = "$text" ]

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plan_explain.c - `ddl plan --explain`: the cost model and the choice, by the functions that the runtime chooses with.
+ */
+#include <string.h>
+
+#include "cost.h"
+#include "plan_view.h"
+#include "select.h"
+#include "tools.h"
+
+static void print_model(const struct ddl__model *model, FILE *out)
+{
+	fprintf(out, "%u ranks. What the model counts with, by the level at which two ranks meet:\n\n", model->n_ranks);
+	fprintf(out, "%-22s %6s %11s %10s %12s\n", "level", "ranks", "latency us", "link GB/s", "uplink GB/s");
+	for (uint32_t l = 0; l < model->n_levels; l++) {
+		const struct ddl__level *level = &model->level[l];
+		char name[32], uplink[16] = "-";
+
+		snprintf(name, sizeof(name), l == 0 ? "0 in a node" : l == 1 ? "1 at a switch" : "%u at switches above", l);
+		if (level->uplink_GBps > 0)
+			snprintf(uplink, sizeof(uplink), "%.2f", level->uplink_GBps);
+		fprintf(out, "%-22s %6u %11.1f %10.2f %12s%s\n", name, level->ranks, level->latency_us, level->bandwidth_GBps,
+			uplink, level->uneven ? "  groups of different size" : "");
+	}
+}
+
+static void print_row(const struct ddl__view *view, const struct ddl__model *model, uint64_t bytes, FILE *out)
+{
+	const char *wanted = ddl__select_wanted(&view->plan->options), *why = "the least time";
+	const struct ddl__algorithm *chosen = ddl__select_cheapest(DDL__ALLREDUCE, model, (double)bytes), *first = NULL;
+	char size[32];
+
+	fprintf(out, "%10s", ddl__bytes_format(bytes, size, sizeof(size)));
+	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
+		if (a->collective != DDL__ALLREDUCE || !a->cost)
+			continue;
+		first = first ? first : a;
+		fprintf(out, " %11.1f", a->cost(model, (double)bytes));
+	}
+	if (wanted)
+		why = "asked for by --ddl";
+	else if (chosen == first)
+		why = "nothing is clearly faster";
+	fprintf(out, "  %s: %s\n", wanted ? wanted : chosen->name, why);
+}
+
+void ddl__view_explain(const struct ddl__view *view, const uint64_t *sizes, size_t n, FILE *out)
+{
+	struct ddl__model model;
+
+	ddl__model_init(&model, view->layout);
+	print_model(&model, out);
+	fprintf(out, "\nPredicted time of an all-reduce in us:\n\n%10s", "size");
+	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++)
+		if (a->collective == DDL__ALLREDUCE && a->cost)
+			fprintf(out, " %11s", a->name);
+	fprintf(out, "  chosen\n");
+	for (size_t i = 0; i < n; i++)
+		print_row(view, &model, sizes[i], out);
+}
