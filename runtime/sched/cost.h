@@ -68,4 +68,22 @@ double ddl__cost_tree(const struct ddl__model *model, double bytes);
 double ddl__cost_knomial(const struct ddl__model *model, double bytes);
 double ddl__cost_direct(const struct ddl__model *model, double bytes);
 
+/*
+ * The same of the other collectives; S is all blocks together, q how many ranks of a node send out of it at once:
+ *   ring       reduce-scatter, all-gather: (N-1) * a_max + (N-1)/N * S/B_min
+ *   bruck      reduce-scatter, all-gather: sum_k [ a_max + m_k/N * S * min(2^k, q)/B_min ], m_k = min(2^k, N - 2^k) blocks; two copies
+ *   chain      reduce: (N-1) * a_max + (S + (N-2) s)/B_min, s a slice
+ *   knomial    reduce: half of the all-reduce's
+ *   direct     gather, scatter: a_max + (N-1) a_0' + (N-1)/N * S/B_min
+ *   binomial   gather, scatter: ceil(log2 N) * (a_max + a_0') + (N-1)/N * S/B_min; two copies
+ */
+double ddl__cost_ring_reduce_scatter(const struct ddl__model *model, double bytes);
+double ddl__cost_ring_allgather(const struct ddl__model *model, double bytes);
+double ddl__cost_bruck_reduce_scatter(const struct ddl__model *model, double bytes);
+double ddl__cost_bruck_allgather(const struct ddl__model *model, double bytes);
+double ddl__cost_reduce_chain(const struct ddl__model *model, double bytes);
+double ddl__cost_reduce_knomial(const struct ddl__model *model, double bytes);
+double ddl__cost_star(const struct ddl__model *model, double bytes);
+double ddl__cost_binomial(const struct ddl__model *model, double bytes);
+
 #endif

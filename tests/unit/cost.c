@@ -144,9 +144,49 @@ static void reducing_costs_the_more_the_more_often_a_byte_is_reduced(void **stat
 	assert_near(ddl__cost_doubling(&model, 1e6) - doubling, 8 * 1000, 0.01);
 }
 
+static void check_pick(enum ddl__collective collective, const struct ddl__model *model, double bytes, const char *want)
+{
+	const struct ddl__algorithm *a = ddl__select_cheapest(collective, model, bytes);
+	if (strcmp(a->name, want) != 0)
+		fail_msg("%s of %.0f bytes by %s where %s was expected", ddl__collective_name(collective), bytes, a->name, want);
+}
+
+static void short_blocks_take_few_rounds_and_long_ones_the_ring(void **state)
+{
+	struct ddl__model model = worked_example();
+	model.reduce_GBps = 10;
+	check_pick(DDL__REDUCE_SCATTER, &model, 4096, "bruck");
+	check_pick(DDL__REDUCE_SCATTER, &model, 1e9, "ring");
+	check_pick(DDL__ALLGATHER, &model, 4096, "bruck");
+	check_pick(DDL__ALLGATHER, &model, 1e9, "ring");
+	check_pick(DDL__REDUCE, &model, 64, "knomial");
+	check_pick(DDL__REDUCE, &model, 1e9, "chain");
+	check_pick(DDL__GATHER, &model, 4096, "binomial");
+	check_pick(DDL__GATHER, &model, 1e9, "direct");
+	check_pick(DDL__SCATTER, &model, 4096, "binomial");
+	check_pick(DDL__SCATTER, &model, 1e9, "direct");
+	check_pick(DDL__ALLTOALL, &model, 4096, "pairwise");
+}
+
+static void more_bytes_never_take_less_time_and_one_rank_takes_none_for_others(void **state)
+{
+	struct ddl__model model = worked_example(), alone = { .n_levels = 1, .n_ranks = 1 };
+	alone.level[0] = (struct ddl__level){ .latency_us = 5, .bandwidth_GBps = 32, .ranks = 1 };
+	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
+		if (!a->cost)
+			continue;
+		for (double bytes = 1; bytes < 1e9; bytes *= 3)
+			if (a->cost(&model, bytes) > a->cost(&model, 3 * bytes))
+				fail_msg("%s %s at %.0f bytes", ddl__collective_name(a->collective), a->name, bytes);
+		assert_near(a->cost(&alone, 0), 0, 1e-9);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(short_blocks_take_few_rounds_and_long_ones_the_ring),
+		cmocka_unit_test(more_bytes_never_take_less_time_and_one_rank_takes_none_for_others),
 		cmocka_unit_test(a_worked_example_gives_the_known_times),
 		cmocka_unit_test(the_tree_gives_its_own_dimensions),
 		cmocka_unit_test(a_layout_is_measured_level_by_level),
