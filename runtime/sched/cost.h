@@ -71,7 +71,7 @@ double ddl__cost_direct(const struct ddl__model *model, double bytes);
 /*
  * The same of the other collectives; S is all blocks together, q how many ranks of a node send out of it at once:
  *   ring       reduce-scatter, all-gather: (N-1) * a_max + (N-1)/N * S/B_min
- *   bruck      reduce-scatter, all-gather: sum_k [ a_max + m_k/N * S * min(2^k, q)/B_min ], m_k = min(2^k, N - 2^k) blocks; two copies
+ *   bruck      reduce-scatter, all-gather: sum_k [ a_max + m_k/N * S * min(2^k, q)/B_min ], m_k = min(2^k, N - 2^k) blocks
  *   chain      reduce: (N-1) * a_max + (S + (N-2) s)/B_min, s a slice
  *   knomial    reduce: half of the all-reduce's
  *   direct     gather, scatter: a_max + (N-1) a_0' + (N-1)/N * S/B_min

@@ -69,10 +69,11 @@ double ddl__cost_ring_reduce_scatter(const struct ddl__model *model, double byte
 
 double ddl__cost_bruck_allgather(const struct ddl__model *model, double bytes)
 {
-	double us = 0, n = model->n_ranks;
-	for (double have = 1; have < n; have *= 2) {
-		double moved = n - have < have ? n - have : have;
-		us += latency_us(model) + transfer_us(model, moved / n * bytes, have);
+	double us = 0;
+	uint64_t n = model->n_ranks;
+	for (uint64_t have = 1; have < n; have *= 2) {
+		double moved = (double)(n - have < have ? n - have : have);
+		us += latency_us(model) + transfer_us(model, moved / (double)n * bytes, (double)have);
 	}
 	return n < 2 ? 0 : us + memory_us(model, 2 * bytes);
 }

@@ -327,7 +327,7 @@ static void *call_blocking(void *argument)
 	for (size_t round = 0; round < 60 && t->rc == 0; round++) {
 		size_t counts[RANKS_MAX], send_counts[RANKS_MAX], recv_counts[RANKS_MAX], total = 0;
 		for (int r = 0; r < n; r++) {
-			counts[r] = ((size_t)r + round) % 3;
+			counts[r] = ((size_t)r + round) % (size_t)n; /* the same sum in every round */
 			send_counts[r] = (size_t)(me + r) % 2 + round % 2;
 			recv_counts[r] = send_counts[r];
 			total += counts[r];
@@ -448,7 +448,7 @@ static void bad_arguments_are_refused_with_a_sentence(void **state)
 	struct ddl_request *request;
 	struct ddl_error err = { 0 };
 	float x[8] = { 0 };
-	const size_t counts[] = { 2, 1 }, huge[] = { SIZE_MAX, 2 };
+	const size_t counts[] = { 2, 1 }, twisted[] = { 1, 2 }, huge[] = { SIZE_MAX, 2 };
 	world_init(&w, 2, 2, TIMEOUT_MS);
 	struct ddl_comm *c = w.comms[1];
 	assert_int_equal(ddl_allgather_counts_init(x, x + 4, NULL, DDL_FLOAT32, c, NULL, &request, &err), -EINVAL);
@@ -458,6 +458,11 @@ static void bad_arguments_are_refused_with_a_sentence(void **state)
 	assert_int_equal(ddl_allgather_init(x, x + 1, SIZE_MAX / 4, DDL_FLOAT32, c, NULL, &request, &err), -EINVAL);
 	assert_int_equal(ddl_allgather_counts_init(x, x, counts, DDL_FLOAT32, c, NULL, &request, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "overlap"));
+	assert_int_equal(ddl_alltoall_counts_init(x, counts, x, twisted, DDL_FLOAT32, c, NULL, &request, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "all-to-all in place: 2 elements go to rank 0 and 1 come from it"));
+	assert_int_equal(ddl_alltoall_counts_init(x, counts, x + 4, NULL, DDL_FLOAT32, c, NULL, &request, &err), -EINVAL);
+	assert_int_equal(ddl_gather_init(x, x, 1, DDL_FLOAT32, 2, c, NULL, &request, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "root 2"));
 	assert_int_equal(ddl_reduce_scatter_init(x, NULL, 1, DDL_FLOAT32, DDL_SUM, c, NULL, &request, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "receive buffer is NULL"));
 	assert_int_equal(ddl_reduce_scatter_init(x, x + 4, 1, DDL_FLOAT32, 0, c, NULL, &request, &err), -EINVAL);
