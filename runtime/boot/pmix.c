@@ -448,9 +448,10 @@ static int pmix_fence(struct ddl__boot *boot, struct ddl_error *err)
 	if (status == PMIX_ERR_TIMEOUT)
 		return fence_failed(pmix, err);
 	if (status != PMIX_SUCCESS)
-		return ddl__error_set(err, is_loss(status) ? -ECONNRESET : -EIO,
-				      "the exchange of %d ranks over PMIx failed at rank %d: %s (a rank or its node may have died)",
-				      boot->size, boot->rank, PMIx_Error_string(status));
+		return ddl__error_set(
+			err, is_loss(status) ? -ECONNRESET : -EIO,
+			"the exchange of %d ranks over PMIx failed: %s (another rank than %d or its node may have died)",
+			boot->size, PMIx_Error_string(status), boot->rank);
 	return 0;
 }
 

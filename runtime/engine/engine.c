@@ -147,10 +147,17 @@ static void on_left(void *context, int peer)
 static void on_aborted(void *context, int peer, int code, const char *text)
 {
 	struct ddl_comm *comm = context;
+	char wait[192];
 	if (atomic_load(&comm->failed))
 		return;
 	comm->relayed = true; /* the text says who saw it first */
-	ddl__engine_fail(comm, code < 0 ? code : -ECANCELED, "%s", text);
+	if (code == -ETIMEDOUT && comm->active) {
+		/* Whose limit passes first is chance: the rank that it waits for may wait for another one, as this one does. */
+		ddl__request_describe_wait(comm->active, wait, sizeof(wait));
+		ddl__engine_fail(comm, code, "%.430s; rank %d%s", text, comm->rank, strstr(wait, " waits for "));
+	} else {
+		ddl__engine_fail(comm, code < 0 ? code : -ECANCELED, "%s", text);
+	}
 }
 
 /* ---- progress ---- */
@@ -371,10 +378,11 @@ void ddl__engine_check_deadline(struct ddl_request *request)
 		return;
 	ddl__call_describe(&request->call, call, sizeof(call));
 	ddl__request_describe_wait(request, wait, sizeof(wait));
-	ddl__engine_fail(comm, -ETIMEDOUT,
-			 "request %u (%s) has not moved for %d ms: %s; is that rank stuck or did it never start the request? "
-			 "(DDL_TIMEOUT sets the limit)",
-			 DDL__REQUEST_NUMBER(request->id), call, comm->timeout_ms, wait);
+	ddl__engine_fail(
+		comm, -ETIMEDOUT,
+		"request %u (%s) has not moved for %d ms: %s; is that rank stuck, does it wait for another one, or did it never "
+		"start the request? (DDL_TIMEOUT sets the limit)",
+		DDL__REQUEST_NUMBER(request->id), call, comm->timeout_ms, wait);
 }
 
 /* ---- the service thread ---- */

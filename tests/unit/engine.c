@@ -473,6 +473,35 @@ static void a_rank_that_never_starts_is_named_at_the_deadline(void **state)
 	world_fini(&w);
 }
 
+static void whose_limit_passes_first_does_not_hide_who_is_waited_for(void **state)
+{
+	enum { N = 4 };
+	struct world w;
+	float *data[N];
+	struct ddl_request *requests[N];
+	int order[N], results[N], late, next;
+	char named[64];
+	struct ddl_error err;
+	setenv("DDL_ALGO", "ring", 1);
+	world_init(&w, N, 14, TIMEOUT_MS);
+	assert_int_equal(ddl_comm_order(w.comms[0], 0, order), 0);
+	late = order[0];
+	next = order[1];
+	start_all(&w, 100, data, requests, late);
+	unsetenv("DDL_ALGO");
+	assert_int_equal(ddl_test(requests[next]), 0);
+	ddl__engine_events.aborted(w.comms[next], order[2], -ETIMEDOUT, "waits for data from another (seen by one more)");
+	assert_int_equal(ddl_test(requests[next]), -ETIMEDOUT);
+	ddl_comm_get_error(w.comms[next], &err);
+	snprintf(named, sizeof(named), "waits for data from rank %d on node", late);
+	assert_non_null(strstr(err.text, "(seen by one more); rank "));
+	assert_non_null(strstr(err.text, named));
+	assert_int_equal(ddl_comm_abort(w.comms[late], NULL), 0);
+	drive(requests, N, results);
+	free_requests(&w, data, requests);
+	world_fini(&w);
+}
+
 static void a_rank_that_leaves_while_others_need_it_is_named(void **state)
 {
 	enum { N = 3 };
@@ -610,6 +639,7 @@ int main(void)
 		cmocka_unit_test(ranks_that_disagree_on_a_call_are_told_what_each_asked_for),
 		cmocka_unit_test(ranks_that_call_different_collectives_are_told_so),
 		cmocka_unit_test(a_rank_that_never_starts_is_named_at_the_deadline),
+		cmocka_unit_test(whose_limit_passes_first_does_not_hide_who_is_waited_for),
 		cmocka_unit_test(a_rank_that_leaves_while_others_need_it_is_named),
 		cmocka_unit_test(an_abort_wakes_everyone_with_its_reason),
 		cmocka_unit_test(an_abort_that_comes_twice_is_handed_on_as_it_came_first),
