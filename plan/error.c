@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "error.h"
 
@@ -45,5 +46,18 @@ const char *ddl__error_word(char *buffer, size_t size, const char *word, size_t 
 	buffer[i] = '\0';
 	if (i < length && size > 4)
 		memcpy(buffer + size - 4, "...", 4);
+	return buffer;
+}
+
+const char *ddl__error_reason(char *buffer, size_t size, int code)
+{
+	struct rlimit limit;
+
+	if (code == -EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+		snprintf(buffer, size,
+			 "%s; the limit of open files is %llu here: raise it with `ulimit -n` before the program starts",
+			 strerror(-code), (unsigned long long)limit.rlim_cur);
+	else
+		snprintf(buffer, size, "%s", strerror(-code));
 	return buffer;
 }

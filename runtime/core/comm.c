@@ -9,6 +9,8 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -324,15 +326,25 @@ void ddl_comm_destroy(struct ddl_comm *comm)
 	free(comm);
 }
 
-int ddl_comm_abort(struct ddl_comm *comm, const char *reason)
+int ddl__comm_fail(struct ddl_comm *comm, int code, const char *format, ...)
 {
+	char text[DDL_ERROR_TEXT_SIZE];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
 	pthread_mutex_lock(&comm->lock);
 	int before = atomic_load(&comm->failed);
-	ddl__engine_fail(comm, -ECANCELED, "rank %d on node %s aborted the communicator: %s", comm->rank,
-			 ddl_comm_node_name(comm, comm->rank), reason ? reason : "no reason given");
+	ddl__engine_fail(comm, code, "%s", text);
 	pthread_mutex_unlock(&comm->lock);
 	ddl__engine_poke(comm);
 	return before;
+}
+
+int ddl_comm_abort(struct ddl_comm *comm, const char *reason)
+{
+	return ddl__comm_fail(comm, -ECANCELED, "rank %d on node %s aborted the communicator: %s", comm->rank,
+			      ddl_comm_node_name(comm, comm->rank), reason ? reason : "no reason given");
 }
 
 int ddl_comm_get_error(const struct ddl_comm *comm, struct ddl_error *err)

@@ -17,6 +17,9 @@
  */
 int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct ddl_comm **comm, struct ddl_error *err);
 
+/* Aborts a communicator with that code and sentence, unless it failed before. Returns the code with which it did, 0 none. */
+int ddl__comm_fail(struct ddl_comm *comm, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 /*
  * The communicator of one rank over transport/loop. Does not wait for the others: one thread may make those of all ranks. plan_text
  * is copied. The rest as ddl_comm_create().

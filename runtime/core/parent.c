@@ -2,8 +2,8 @@
 /*
  * parent.c - what ranks put travels to all ranks of the parent, by counts; each keeps what its group put.
  *
- * Every step on which ranks must agree is a meeting: each hands in how it fared and some numbers, and gets those of all. If one
- * fared badly, it broadcasts its sentence, and all return it.
+ * Every step on which ranks must agree is a meeting: each hands in how it fared and two numbers, and gets those of all. If one
+ * fared badly, it tells its sentence, and all return it.
  */
 #include "parent.h"
 
@@ -14,91 +14,82 @@
 #include <string.h>
 
 #include "blob.h"
+#include "comm.h"
+#include "engine.h"
 #include "error.h"
 
-enum { NUMBERS_MAX = 2 }; /* that a rank hands in at a meeting */
+enum { ROW = 3 }; /* of a rank in the table of a meeting: how it fared, and two numbers */
 
 struct parent {
-	struct ddl__boot boot; /* first */
-	struct ddl_comm *comm; /* the parent; borrowed */
-	int *members;          /* boot.size ranks of the parent, in the order of the new communicator */
-	struct ddl__blob mine; /* what this rank put */
-	uint8_t *all;          /* what all ranks of the parent put; NULL: before the fence */
-	size_t *at;            /* ranks of the parent + 1: where a rank's bytes begin in it */
-	bool fenced;           /* the fence was gone through, well or not */
-	int failed;            /* a meeting ended badly: all ranks know */
+	struct ddl__boot boot;       /* first */
+	struct ddl_comm *comm;       /* the parent; borrowed */
+	int64_t *table;              /* of a meeting: ROW numbers a rank of the parent */
+	struct ddl_request *meeting; /* gathers it */
+	struct ddl_error told;       /* the sentence of a rank that failed */
+	struct ddl_request *telling; /* sums its bytes: all other ranks have zeros */
+	int *members;                /* boot.size ranks of the parent, in the order of the new communicator */
+	struct ddl__blob mine;       /* what this rank put */
+	uint8_t *all;                /* what all ranks of the parent put; NULL: before the fence */
+	size_t *at;                  /* ranks of the parent + 1: where a rank's bytes begin in it */
+	bool fenced;                 /* the fence was gone through, well or not */
+	int failed;                  /* a meeting ended badly: all ranks know */
 };
 
 struct member { /* a rank and where it wants to be */
-	int64_t color, key;
+	int64_t key;
 	int rank;
 };
 
-/* The parent cannot carry on what all its ranks take part in: they are told instead of left waiting. */
+/* This rank cannot take part any more: the parent is aborted, so that the others are told instead of left waiting. */
 static int give_up(struct ddl_comm *comm, int rc, struct ddl_error *err)
 {
-	if (!ddl_comm_get_error(comm, err))
-		ddl_comm_abort(comm, err->text);
-	return rc;
+	if (!ddl_comm_get_error(comm, NULL))
+		ddl__comm_fail(comm, rc, "rank %d on node %s: %s", comm->rank, ddl_comm_node_name(comm, comm->rank), err->text);
+	return ddl_comm_get_error(comm, err);
 }
 
-/* Starts a request, waits for it and frees it. rc: of its making. */
-static int run(struct ddl_comm *comm, int rc, struct ddl_request *request, struct ddl_error *err)
+static int run(struct ddl_comm *comm, struct ddl_request *request, struct ddl_error *err)
 {
-	if (rc < 0)
-		return give_up(comm, rc, err);
-	rc = ddl_start(request);
+	int rc = ddl_start(request);
+
 	rc = rc ? rc : ddl_wait(request);
-	ddl_request_free(request);
 	return rc < 0 ? give_up(comm, rc, err) : 0;
 }
 
 /* The sentence of a rank that failed becomes that of all. */
-static int tell(struct ddl_comm *comm, int rank, struct ddl_error *err)
+static int tell(struct parent *p, int rank, struct ddl_error *err)
 {
-	struct ddl_error told = { 0 };
-	struct ddl_request *request = NULL;
 	int rc;
 
-	if (ddl_comm_rank(comm) == rank)
-		ddl__error_set(&told, err->code, "rank %d on node %s: %s", rank, ddl_comm_node_name(comm, rank), err->text);
-	rc = ddl_broadcast_init(&told, sizeof(told), DDL_UINT8, rank, comm, NULL, &request, err);
-	rc = run(comm, rc, request, err);
+	memset(&p->told, 0, sizeof(p->told));
+	if (p->comm->rank == rank)
+		ddl__error_set(&p->told, err->code, "rank %d on node %s: %s", rank, ddl_comm_node_name(p->comm, rank), err->text);
+	rc = run(p->comm, p->telling, err);
 	if (rc < 0)
 		return rc;
-	told.text[sizeof(told.text) - 1] = '\0';
-	*err = told;
-	return told.code < 0 ? told.code : -EPROTO;
+	p->told.text[sizeof(p->told.text) - 1] = '\0';
+	*err = p->told;
+	return err->code < 0 ? err->code : -EPROTO;
 }
 
 /*
- * All ranks meet. rc: how this one fared, with the sentence in err. mine: n numbers; all: those of all ranks, n a rank. Returns 0, or
- * the failure of the lowest rank that fared badly.
+ * All ranks meet: rc is how this one fared, with the sentence in err. Returns 0 with everyone's row in the table, or the failure of the
+ * lowest rank that fared badly.
  */
-static int meet(struct ddl_comm *comm, int rc, const int64_t *mine, size_t n, int64_t *all, struct ddl_error *err)
+static int meet(struct parent *p, int rc, int64_t a, int64_t b, struct ddl_error *err)
 {
-	size_t size = (size_t)ddl_comm_size(comm), rank = (size_t)ddl_comm_rank(comm), row = n + 1;
-	int64_t *table = calloc(size * row, sizeof(*table));
-	struct ddl_request *request = NULL;
-	int failed = -1;
+	int64_t *mine = &p->table[(size_t)p->comm->rank * ROW];
 
-	if (!table)
-		return give_up(comm, ddl__error_memory(err), err);
-	table[rank * row] = rc;
-	if (n)
-		memcpy(&table[rank * row + 1], mine, n * sizeof(*mine));
+	mine[0] = rc;
+	mine[1] = a;
+	mine[2] = b;
 	if (rc < 0)
 		err->code = rc;
-	rc = ddl_allgather_init(&table[rank * row], table, row, DDL_INT64, comm, NULL, &request, err);
-	rc = run(comm, rc, request, err);
-	for (size_t r = 0; rc == 0 && r < size; r++) {
-		if (table[r * row] < 0 && failed < 0)
-			failed = (int)r;
-		if (n)
-			memcpy(&all[r * n], &table[r * row + 1], n * sizeof(*all));
-	}
-	free(table);
-	return rc == 0 && failed >= 0 ? tell(comm, failed, err) : rc;
+	rc = run(p->comm, p->meeting, err);
+	for (int r = 0; rc == 0 && r < p->comm->size; r++)
+		if (p->table[(size_t)r * ROW] < 0)
+			rc = tell(p, r, err);
+	return rc;
 }
 
 static int compare_members(const void *a, const void *b)
@@ -109,9 +100,9 @@ static int compare_members(const void *a, const void *b)
 }
 
 /* The ranks of this rank's color, in order. */
-static int group(struct parent *p, const int64_t *numbers, struct ddl_error *err)
+static int group(struct parent *p, int color, struct ddl_error *err)
 {
-	int size = ddl_comm_size(p->comm), me = ddl_comm_rank(p->comm), n = 0;
+	int size = p->comm->size, n = 0;
 	struct member *members = calloc((size_t)size, sizeof(*members));
 
 	p->members = calloc((size_t)size, sizeof(*p->members));
@@ -120,14 +111,14 @@ static int group(struct parent *p, const int64_t *numbers, struct ddl_error *err
 		return ddl__error_memory(err);
 	}
 	for (int r = 0; r < size; r++)
-		if (numbers[2 * r] == numbers[2 * me] && numbers[2 * r] != DDL_UNDEFINED)
-			members[n++] = (struct member){ numbers[2 * r], numbers[2 * r + 1], r };
+		if (p->table[(size_t)r * ROW + 1] == color && color != DDL_UNDEFINED)
+			members[n++] = (struct member){ p->table[(size_t)r * ROW + 2], r };
 	qsort(members, (size_t)n, sizeof(*members), compare_members);
 	p->boot.size = n;
 	p->boot.rank = -1;
 	for (int r = 0; r < n; r++) {
 		p->members[r] = members[r].rank;
-		if (members[r].rank == me)
+		if (members[r].rank == p->comm->rank)
 			p->boot.rank = r;
 	}
 	free(members);
@@ -142,21 +133,22 @@ static int put(struct ddl__boot *boot, const char *key, const void *data, size_t
 }
 
 /* All ranks' bytes, one rank after the other. */
-static int gather(struct parent *p, const int64_t *sizes, struct ddl_error *err)
+static int gather(struct parent *p, struct ddl_error *err)
 {
-	size_t n = (size_t)ddl_comm_size(p->comm), *counts = calloc(n, sizeof(*counts));
+	size_t n = (size_t)p->comm->size, *counts = calloc(n, sizeof(*counts));
 	struct ddl_request *request = NULL;
 	int rc;
 
 	p->at = calloc(n + 1, sizeof(*p->at));
 	for (size_t r = 0; counts && p->at && r < n; r++) {
-		counts[r] = (size_t)sizes[r];
+		counts[r] = (size_t)p->table[r * ROW + 1];
 		p->at[r + 1] = p->at[r] + counts[r];
 	}
 	p->all = counts && p->at ? malloc(p->at[n] + 1) : NULL;
 	rc = p->all ? ddl_allgather_counts_init(p->mine.data, p->all, counts, DDL_UINT8, p->comm, NULL, &request, err)
 		    : ddl__error_memory(err);
-	rc = run(p->comm, rc, request, err);
+	rc = rc < 0 ? give_up(p->comm, rc, err) : run(p->comm, request, err);
+	ddl_request_free(request);
 	free(counts);
 	return rc;
 }
@@ -164,16 +156,9 @@ static int gather(struct parent *p, const int64_t *sizes, struct ddl_error *err)
 /* rc: a rank that failed before takes part all the same. */
 static int exchange(struct parent *p, int rc, struct ddl_error *err)
 {
-	int64_t size = (int64_t)p->mine.size, *sizes = calloc((size_t)ddl_comm_size(p->comm), sizeof(*sizes));
-
 	p->fenced = true;
-	if (!sizes) {
-		p->failed = give_up(p->comm, ddl__error_memory(err), err);
-		return p->failed;
-	}
-	rc = meet(p->comm, rc, &size, 1, sizes, err);
-	p->failed = rc ? rc : gather(p, sizes, err);
-	free(sizes);
+	rc = meet(p, rc, (int64_t)p->mine.size, 0, err);
+	p->failed = rc ? rc : gather(p, err);
 	return p->failed;
 }
 
@@ -211,6 +196,9 @@ static void close_(struct ddl__boot *boot)
 
 	if (!p)
 		return;
+	ddl_request_free(p->meeting);
+	ddl_request_free(p->telling);
+	free(p->table);
 	free(p->members);
 	free(p->mine.data);
 	free(p->all);
@@ -227,29 +215,47 @@ static const struct ddl__boot_ops ops = {
 	.close = close_,
 };
 
+/*
+ * The requests of all meetings. They are made before anything else: a rank that cannot open any more files can still tell so by
+ * them.
+ */
+static int make_requests(struct parent *p, struct ddl_error *err)
+{
+	struct ddl_request_options options = DDL_REQUEST_OPTIONS_INIT;
+	size_t rank = (size_t)p->comm->rank;
+	int rc;
+
+	p->table = calloc((size_t)p->comm->size * ROW, sizeof(*p->table));
+	if (!p->table)
+		return ddl__error_memory(err);
+	options.algorithm = "ring"; /* whatever DDL_ALGO says */
+	rc = ddl_allgather_init(&p->table[rank * ROW], p->table, ROW, DDL_INT64, p->comm, NULL, &p->meeting, err);
+	return rc ? rc
+		  : ddl_allreduce_init(&p->told, &p->told, sizeof(p->told), DDL_UINT8, DDL_SUM, p->comm, &options, &p->telling,
+				       err);
+}
+
 int ddl__parent_open(struct ddl_comm *comm, int rc, int color, int key, struct ddl__boot **boot, struct ddl_error *err)
 {
-	const int64_t mine[NUMBERS_MAX] = { color, key };
+	struct ddl_error why = { 0 };
 	struct parent *p = calloc(1, sizeof(*p));
-	int64_t *numbers = calloc((size_t)ddl_comm_size(comm), sizeof(mine));
+	int made = p ? 0 : ddl__error_memory(&why);
 
-	if (rc == 0 && (!p || !numbers))
-		rc = ddl__error_memory(err);
-	if (!numbers) /* cannot even listen to the others */
-		rc = give_up(comm, rc, err);
-	else
-		rc = meet(comm, rc, mine, NUMBERS_MAX, numbers, err);
-	if (rc == 0) {
+	if (made == 0) {
 		p->boot.ops = &ops;
 		p->comm = comm;
-		rc = group(p, numbers, err);
-		if (rc < 0)
-			give_up(comm, rc, err);
+		made = make_requests(p, &why);
 	}
-	free(numbers);
+	if (made < 0) {
+		*err = why;
+		rc = give_up(comm, made, err);
+	} else {
+		rc = meet(p, rc, color, key, err);
+	}
+	if (rc == 0 && group(p, color, err) < 0)
+		rc = give_up(comm, -ENOMEM, err);
 	if (rc < 0) {
-		if (p)
-			close_(&p->boot);
+		close_(&p->boot);
 		return rc;
 	}
 	*boot = &p->boot;
@@ -262,5 +268,5 @@ int ddl__parent_finish(struct ddl__boot *boot, int rc, struct ddl_error *err)
 
 	if (!p->fenced)
 		return exchange(p, rc, err);
-	return p->failed ? p->failed : meet(p->comm, rc, NULL, 0, NULL, err);
+	return p->failed ? p->failed : meet(p, rc, 0, 0, err);
 }

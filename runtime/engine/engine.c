@@ -439,9 +439,10 @@ int ddl__engine_init(struct ddl_comm *comm, struct ddl_error *err)
 	comm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	comm->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = &comm->wake };
+	char why[DDL__REASON_SIZE];
 	if (comm->epoll_fd < 0 || comm->wake_fd < 0 || epoll_ctl(comm->epoll_fd, EPOLL_CTL_ADD, comm->wake_fd, &event) < 0)
-		return ddl__error_set(err, -errno, "epoll or eventfd failed: %s; is the limit of open files (ulimit -n) reached?",
-				      strerror(errno));
+		return ddl__error_set(err, -errno, "a communicator could not be made: %s",
+				      ddl__error_reason(why, sizeof(why), -errno));
 	return 0;
 }
 

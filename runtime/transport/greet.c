@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "error.h"
 #include "mesh.h"
 
 #define RETRY_CONNECT_NS  50000000u  /* between attempts */
@@ -35,14 +36,14 @@ static void refused(struct ddl__link *link, int error)
 	const struct ddl__mesh_peer *peer = &link->mesh->peers[link->peer];
 	struct sockaddr_storage to;
 	socklen_t size;
-	char words[96];
+	char words[96], why[DDL__REASON_SIZE];
 
 	link->mesh->ops->target(peer->own, &to, &size, words, sizeof(words));
 	if (error == ECONNREFUSED)
 		ddl__link_fail(link, -ECONNREFUSED, "nobody listens at its %s any more", words);
 	else
 		ddl__link_fail(link, error == ETIMEDOUT ? -ETIMEDOUT : -ECONNREFUSED, "connecting to its %s failed: %s", words,
-			       strerror(error));
+			       ddl__error_reason(why, sizeof(why), -error));
 }
 
 static int send_hello(struct ddl__link *link)

@@ -343,13 +343,15 @@ static int init_memory(struct ddl__mesh *mesh, const struct ddl__transport_confi
 
 static int init_timer(struct ddl__mesh *mesh, struct ddl_error *err)
 {
+	char why[DDL__REASON_SIZE];
 	uint32_t watched = 0;
 	int rc;
 
 	mesh->timer.ready = timer_ready;
 	mesh->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	rc = mesh->timer_fd < 0 ? -errno : ddl__mesh_watch(mesh, mesh->timer_fd, &mesh->timer, EPOLLIN, &watched);
-	return rc ? ddl__error_set(err, rc, "%s: no timer: %s.", mesh->ops->transport->name, strerror(-rc)) : 0;
+	return rc ? ddl__error_set(err, rc, "%s: no timer: %s", mesh->ops->transport->name, ddl__error_reason(why, sizeof(why), rc))
+		  : 0;
 }
 
 static int init_address(struct ddl__mesh *mesh, const struct ddl__transport_config *config, struct ddl_error *err)

@@ -154,7 +154,7 @@ static int shm_listen(struct ddl__mesh *mesh, const struct ddl__transport_config
 		      struct ddl_error *err)
 {
 	struct sockaddr_un address;
-	char name[NAME_SIZE];
+	char name[NAME_SIZE], why[DDL__REASON_SIZE];
 	socklen_t length;
 	int rc = make_name(name);
 	int made = rc ? -1 : socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -165,7 +165,7 @@ static int shm_listen(struct ddl__mesh *mesh, const struct ddl__transport_config
 	if (rc) {
 		if (made >= 0)
 			close(made);
-		return ddl__error_set(err, rc, "shm: cannot make a unix socket: %s.", strerror(-rc));
+		return ddl__error_set(err, rc, "shm: cannot make a unix socket: %s", ddl__error_reason(why, sizeof(why), rc));
 	}
 	memcpy(own, name, sizeof(name));
 	*size = sizeof(name);
@@ -406,6 +406,7 @@ static int shm_open_bell(struct shm *shm, const struct ddl__transport_config *co
 static int shm_open_transport(const struct ddl__transport_config *config, struct ddl__transport **transport, struct ddl_error *err)
 {
 	struct shm *shm = calloc(1, sizeof(*shm));
+	char why[DDL__REASON_SIZE];
 	int rc;
 
 	if (!shm)
@@ -413,7 +414,7 @@ static int shm_open_transport(const struct ddl__transport_config *config, struct
 	shm->bell_fd = -1;
 	rc = shm_open_bell(shm, config);
 	if (rc)
-		ddl__error_set(err, rc, "shm: no shared memory for this process: %s.", strerror(-rc));
+		ddl__error_set(err, rc, "shm: no shared memory for this process: %s", ddl__error_reason(why, sizeof(why), rc));
 	else
 		rc = ddl__mesh_init(&shm->mesh, &mesh_ops, config, err);
 	if (rc) {
@@ -426,12 +427,13 @@ static int shm_open_transport(const struct ddl__transport_config *config, struct
 
 static int rx_memory(struct shm_rx *rx, const struct ddl__lane *lane, struct ddl_error *err)
 {
+	char why[DDL__REASON_SIZE];
 	void *memory;
 	int rc = make_memory("ddl-lane", size_of(lane), &rx->mesh.fd, &memory);
 
 	if (rc)
-		return ddl__error_set(err, rc == -ENOSPC ? -ENOMEM : rc, "shm: no shared memory for %u slots of %u bytes: %s%s.",
-				      lane->slots, lane->slot_bytes, strerror(-rc), rc == -EMFILE ? "; raise `ulimit -n`" : "");
+		return ddl__error_set(err, rc == -ENOSPC ? -ENOMEM : rc, "shm: no shared memory for %u slots of %u bytes: %s",
+				      lane->slots, lane->slot_bytes, ddl__error_reason(why, sizeof(why), rc));
 	rx->lane = (struct shm_lane){ memory, size_of(lane), ddl__lane_stride(lane) };
 	return 0;
 }

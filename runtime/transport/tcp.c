@@ -141,6 +141,7 @@ static int tcp_listen(struct ddl__mesh *mesh, const struct ddl__transport_config
 		      struct ddl_error *err)
 {
 	struct tcp_address address;
+	char why[DDL__REASON_SIZE];
 	int made = -1;
 	int rc = -ENOENT;
 
@@ -154,8 +155,9 @@ static int tcp_listen(struct ddl__mesh *mesh, const struct ddl__transport_config
 			close(made);
 	}
 	if (rc)
-		return ddl__error_set(err, rc, "tcp: cannot listen at %s%s: %s.", config->addresses[0],
-				      config->n_addresses > 1 ? " nor at the other addresses" : "", strerror(-rc));
+		return ddl__error_set(err, rc, "tcp: cannot listen at %s%s: %s", config->addresses[0],
+				      config->n_addresses > 1 ? " nor at the other addresses" : "",
+				      ddl__error_reason(why, sizeof(why), rc));
 	*fd = made;
 	memcpy(own, &address, sizeof(address));
 	*size = sizeof(address);

@@ -3,3 +3,8 @@
 add_executable(pmix_exchange pmix_exchange.c)
 target_link_libraries(pmix_exchange PRIVATE ddl_internal)
 set_target_properties(pmix_exchange PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+# What split.bats starts.
+add_executable(split_parts split_parts.c)
+target_link_libraries(split_parts PRIVATE ddl)
+set_target_properties(split_parts PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+ddl_bats_test(split)
