@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tuning.c - the tuning file: reading, writing, looking up.
+ */
+#include "tuning.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+#define HEAD "# ddl tuning 1"
+
+void ddl__tuning_init(struct ddl__tuning *tuning, const struct ddl__model *model)
+{
+	memset(tuning, 0, sizeof(*tuning));
+	tuning->n_levels = model->n_levels;
+	for (uint32_t l = 0; l < model->n_levels; l++)
+		tuning->ranks[l] = model->level[l].ranks;
+}
+
+bool ddl__tuning_fits(const struct ddl__tuning *tuning, const struct ddl__model *model)
+{
+	struct ddl__tuning here;
+	ddl__tuning_init(&here, model);
+	return here.n_levels == tuning->n_levels && memcmp(here.ranks, tuning->ranks, sizeof(here.ranks)) == 0;
+}
+
+int ddl__tuning_add(struct ddl__tuning *tuning, uint64_t bytes, const struct ddl__algorithm *algorithm, uint64_t ns)
+{
+	size_t i = 0;
+	while (i < tuning->n && tuning->at[i].bytes < bytes)
+		i++;
+	if (i < tuning->n && tuning->at[i].bytes == bytes) {
+		if (ns < tuning->at[i].ns)
+			tuning->at[i] = (struct ddl__tuned){ bytes, algorithm, ns };
+		return 0;
+	}
+	if (tuning->n == DDL__TUNING_MAX)
+		return -ENOSPC;
+	memmove(&tuning->at[i + 1], &tuning->at[i], (tuning->n - i) * sizeof(tuning->at[0]));
+	tuning->at[i] = (struct ddl__tuned){ bytes, algorithm, ns };
+	tuning->n++;
+	return 0;
+}
+
+static int read_shape(char *words, struct ddl__tuning *tuning)
+{
+	char *save = NULL;
+	for (char *word = strtok_r(words, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+		char *end;
+		unsigned long ranks = strtoul(word, &end, 10);
+		if (*end || ranks == 0 || ranks > UINT32_MAX || tuning->n_levels == DDL__LEVELS_MAX)
+			return -EBADMSG;
+		tuning->ranks[tuning->n_levels++] = (uint32_t)ranks;
+	}
+	return tuning->n_levels ? 0 : -EBADMSG;
+}
+
+static int read_size(char *words, struct ddl__tuning *tuning)
+{
+	const struct ddl__algorithm *algorithm;
+	char name[64], rest;
+	unsigned long long bytes, ns;
+	if (sscanf(words, "%llu %63s %llu %c", &bytes, name, &ns, &rest) != 3 || bytes == 0)
+		return -EBADMSG;
+	if (ddl__select(DDL__ALLREDUCE, name, &algorithm, NULL) < 0)
+		return -EBADMSG;
+	return ddl__tuning_add(tuning, bytes, algorithm, ns) < 0 ? -EBADMSG : 0;
+}
+
+int ddl__tuning_parse(const char *text, size_t length, struct ddl__tuning *tuning, struct ddl_error *err)
+{
+	struct ddl__tuning *result = calloc(1, sizeof(*result));
+	char *copy = strndup(text, length), *save = NULL;
+	int rc = result && copy ? 0 : ddl__error_memory(err), number = 0;
+	if (rc == 0 && (length > DDL__TUNING_TEXT_MAX || strncmp(copy, HEAD "\n", sizeof(HEAD)) != 0))
+		rc = ddl__error_set(err, -EBADMSG, "this is no tuning file: the first line must be \"%s\"", HEAD);
+	for (char *line = rc == 0 ? strtok_r(copy, "\n", &save) : NULL; line && rc == 0; line = strtok_r(NULL, "\n", &save)) {
+		number++;
+		if (*line == '#')
+			continue;
+		if (strncmp(line, "ranks ", 6) == 0 && result->n_levels == 0)
+			rc = read_shape(line + 6, result);
+		else if (strncmp(line, "allreduce ", 10) == 0)
+			rc = read_size(line + 10, result);
+		else
+			rc = -EBADMSG;
+		if (rc < 0)
+			ddl__error_set(
+				err, rc,
+				"line %d, not counting empty ones, is not understood: write the file anew with ddl perf --explore",
+				number);
+	}
+	if (rc == 0 && result->n_levels == 0)
+		rc = ddl__error_set(err, -EBADMSG, "the line that begins with \"ranks\" is missing");
+	if (rc == 0)
+		*tuning = *result;
+	free(result);
+	free(copy);
+	return rc;
+}
+
+void ddl__tuning_print(const struct ddl__tuning *tuning, FILE *out)
+{
+	fprintf(out, "%s\nranks", HEAD);
+	for (uint32_t l = 0; l < tuning->n_levels; l++)
+		fprintf(out, " %u", tuning->ranks[l]);
+	fputc('\n', out);
+	for (size_t i = 0; i < tuning->n; i++)
+		fprintf(out, "allreduce %llu %s %llu\n", (unsigned long long)tuning->at[i].bytes, tuning->at[i].algorithm->name,
+			(unsigned long long)tuning->at[i].ns);
+}
+
+const struct ddl__algorithm *ddl__tuning_find(const struct ddl__tuning *tuning, uint64_t bytes)
+{
+	const struct ddl__tuned *best = NULL;
+	double least = 0;
+	for (size_t i = 0; i < tuning->n; i++) {
+		double a = (double)tuning->at[i].bytes, b = bytes ? (double)bytes : 1, ratio = a > b ? a / b : b / a;
+		if (!best || ratio < least) {
+			best = &tuning->at[i];
+			least = ratio;
+		}
+	}
+	return best ? best->algorithm : NULL;
+}
