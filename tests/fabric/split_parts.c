@@ -123,10 +123,12 @@ static int split_badly(struct ddl_comm *world, const char *what, int on)
 	struct ddl_error err = { 0, "" };
 	struct ddl_comm *part = NULL;
 
-	if (ddl_comm_dup(world, &part, &err) < 0) /* so that the connections that a split needs are there */
-		return failed(rank, "the dup before", &err);
-	ddl_comm_destroy(part);
-	part = NULL;
+	if (strcmp(what, "files") == 0) { /* the connections that a split needs are there already */
+		if (ddl_comm_dup(world, &part, &err) < 0)
+			return failed(rank, "the dup before", &err);
+		ddl_comm_destroy(part);
+		part = NULL;
+	}
 	if (rank == on && strcmp(what, "die") == 0)
 		raise(SIGKILL);
 	if (rank == on && strcmp(what, "color") == 0)
