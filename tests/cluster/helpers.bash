@@ -6,6 +6,7 @@ export PREFIX_OF_TESTS=${PREFIX_OF_TESTS:-ddlt}
 DDL_BUILD=$(readlink -f "${DDL_BUILD:-$BATS_TEST_DIRNAME/../../build}")
 export DDL_BUILD
 PLUGIN=$DDL_BUILD/lib/slurm/spank_ddl.so
+# shellcheck disable=SC2034 # read by the tests that load this
 WHOLE_TREE='spine1(leaf1(n[1,4,7]),leaf2(n[2,5,8]),leaf3(n[3,6]))'
 
 cluster() {
@@ -41,6 +42,7 @@ show() {
 run_apart() {
 	status=0
 	"$@" >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" || status=$?
+	# shellcheck disable=SC2034 # read by the tests that load this
 	out=$(cat "$BATS_TEST_TMPDIR/out")
 	err=$(cat "$BATS_TEST_TMPDIR/err")
 	echo "status $status"
