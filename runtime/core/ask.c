@@ -160,6 +160,9 @@ static int choose(const struct ddl_comm *comm, const char *wanted, const struct 
 	double count = (double)call->count; /* by counts it is that of all blocks */
 	if (ddl__has_blocks(collective) && !call->counts)
 		count *= comm->size;
+	*algorithm = collective == DDL__ALLREDUCE && comm->tuning ? ddl__tuning_find(comm->tuning, call->count * bytes) : NULL;
+	if (*algorithm)
+		return 0;
 	struct ddl__model model;
 	ddl__model_init(&model, comm->layout);
 	*algorithm = ddl__select_cheapest(collective, &model, count * (double)bytes);

@@ -156,6 +156,22 @@ static uint64_t choose_spin(const struct ddl__members *members, int rank)
 	return here <= cpus ? SPIN_NS : 0;
 }
 
+/* Takes the tuning over if it was measured on a job of this shape. */
+static void adopt_tuning(struct ddl_comm *comm, struct ddl__members *members)
+{
+	struct ddl__model model;
+	if (!members->tuning)
+		return;
+	ddl__model_init(&model, comm->layout);
+	if (ddl__tuning_fits(members->tuning, &model)) {
+		comm->tuning = members->tuning;
+		members->tuning = NULL;
+	} else if (comm->rank == 0) {
+		ddl__log(DDL__LOG_WARNING,
+			 "the tuning file (DDL_TUNE) was measured on a job of another shape and does not count here");
+	}
+}
+
 static int adopt_members(struct ddl_comm *comm, struct ddl__members *members, struct ddl_error *err)
 {
 	struct ddl__peer *peers = calloc((size_t)comm->size * (comm->n_transports + 1), sizeof(*peers));
@@ -169,6 +185,8 @@ static int adopt_members(struct ddl_comm *comm, struct ddl__members *members, st
 	members->plan = NULL;
 	int rc = adopt(comm, plan, members->node_of_rank, peers, members->secret, err);
 	free(peers);
+	if (rc == 0)
+		adopt_tuning(comm, members);
 	return rc;
 }
 
@@ -222,6 +240,7 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 	memcpy(origin->job, boot->job, sizeof(origin->job));
 	memcpy(origin->secret, members.secret, sizeof(origin->secret));
 	origin->settings.plan = NULL;
+	origin->settings.tuning = NULL; /* is of the whole job's shape */
 	ddl__members_fini(&members);
 	if (rc < 0) {
 		ddl_comm_destroy(c);
@@ -320,6 +339,7 @@ void ddl_comm_destroy(struct ddl_comm *comm)
 	ddl__layout_destroy(comm->layout);
 	ddl__plan_destroy(comm->plan);
 	free(comm->plan_text);
+	free(comm->tuning);
 	free(comm->via);
 	ddl__engine_fini(comm);
 	ddl__origin_destroy(comm->origin);

@@ -15,6 +15,7 @@
 
 #include "blob.h"
 #include "error.h"
+#include "log.h"
 #include "merge.h"
 
 #define PROTOCOL "1" /* of the exchange and the transports; ranks must have the same */
@@ -49,6 +50,38 @@ static int publish_rank(struct ddl__boot *boot, const struct ddl__settings *sett
 	return rc;
 }
 
+/*
+ * Reads rank 0's tuning file into text (room for DDL__TUNING_TEXT_MAX) and looks whether it is one. What is wrong with it costs the
+ * tuning only: it is said and left out. Returns its size, 0: none.
+ */
+static size_t read_tuning(const char *path, char *text, struct ddl__tuning *tuning)
+{
+	struct ddl_error why = { 0 };
+	FILE *in = fopen(path, "re");
+	size_t size = in ? fread(text, 1, DDL__TUNING_TEXT_MAX, in) : 0;
+	if (!in || ferror(in))
+		ddl__error_set(&why, -ENOENT, "%s", strerror(errno));
+	else
+		ddl__tuning_parse(text, size, tuning, &why);
+	if (in)
+		fclose(in);
+	if (why.code == 0)
+		return size;
+	ddl__log(DDL__LOG_WARNING, "the tuning file %s (DDL_TUNE) is left out: %s", path, why.text);
+	return 0;
+}
+
+static int publish_tuning(const char *path, struct ddl__blob *blob)
+{
+	char *text = malloc(DDL__TUNING_TEXT_MAX);
+	struct ddl__tuning *tuning = calloc(1, sizeof(*tuning));
+	size_t size = text && tuning ? read_tuning(path, text, tuning) : 0;
+	int rc = !text || !tuning ? -ENOMEM : size ? ddl__blob_add(blob, "tuning", text, size) : 0;
+	free(tuning);
+	free(text);
+	return rc;
+}
+
 static int publish_job(struct ddl__boot *boot, const struct ddl__settings *settings, struct ddl_error *err)
 {
 	struct ddl__blob blob = { 0 };
@@ -58,6 +91,8 @@ static int publish_job(struct ddl__boot *boot, const struct ddl__settings *setti
 	int rc = ddl__blob_add(&blob, "secret", secret, sizeof(secret));
 	if (rc == 0 && settings->plan)
 		rc = ddl__blob_add(&blob, "plan", settings->plan, strlen(settings->plan));
+	if (rc == 0 && settings->tuning)
+		rc = publish_tuning(settings->tuning, &blob);
 	rc = rc ? rc : ddl__blob_add(&blob, "options", &settings->options, sizeof(settings->options));
 	rc = rc ? out_of_memory(err) : boot->ops->put(boot, "ddl.job", blob.data, blob.size, err);
 	free(blob.data);
@@ -113,6 +148,7 @@ static int read_all(struct ddl__boot *boot, struct ddl__members *m, const void *
 
 struct job {              /* what all ranks must have the same of */
 	void *data;       /* holds what follows, where it was read; owned */
+	size_t size;      /* of data */
 	const void *plan; /* text; NULL: there is none */
 	size_t plan_size;
 	const void *secret;  /* DDL__SECRET_SIZE bytes */
@@ -122,22 +158,33 @@ struct job {              /* what all ranks must have the same of */
 /* What rank 0 published, or what all ranks know already. */
 static int read_job(struct ddl__boot *boot, const struct ddl__settings *settings, struct job *job, struct ddl_error *err)
 {
-	size_t size, secret_size, options_size;
+	size_t secret_size, options_size;
 	if (boot->secret) {
-		*job = (struct job){ NULL, settings->plan, strlen(settings->plan), boot->secret, &settings->options };
+		*job = (struct job){ NULL, 0, settings->plan, strlen(settings->plan), boot->secret, &settings->options };
 		return 0;
 	}
-	int rc = boot->ops->get(boot, 0, "ddl.job", &job->data, &size, err);
+	int rc = boot->ops->get(boot, 0, "ddl.job", &job->data, &job->size, err);
 	if (rc < 0)
 		return rc;
-	if (ddl__blob_find(job->data, size, "secret", &job->secret, &secret_size) < 0 || secret_size != DDL__SECRET_SIZE ||
-	    ddl__blob_find(job->data, size, "options", &job->options, &options_size) < 0 ||
+	if (ddl__blob_find(job->data, job->size, "secret", &job->secret, &secret_size) < 0 || secret_size != DDL__SECRET_SIZE ||
+	    ddl__blob_find(job->data, job->size, "options", &job->options, &options_size) < 0 ||
 	    options_size != sizeof(struct ddl__options))
 		return ddl__error_set(err, -EBADMSG,
 				      "what rank 0 published cannot be read: install one version of DDL on all nodes");
-	if (ddl__blob_find(job->data, size, "plan", &job->plan, &job->plan_size) < 0)
+	if (ddl__blob_find(job->data, job->size, "plan", &job->plan, &job->plan_size) < 0)
 		job->plan = NULL;
 	return 0;
+}
+
+/* The tuning that rank 0 published, if any. */
+static int take_tuning(const struct job *job, struct ddl__members *m, struct ddl_error *err)
+{
+	const void *text;
+	size_t size;
+	if (!job->data || ddl__blob_find(job->data, job->size, "tuning", &text, &size) < 0)
+		return 0;
+	m->tuning = calloc(1, sizeof(*m->tuning));
+	return m->tuning ? ddl__tuning_parse(text, size, m->tuning, err) : out_of_memory(err);
 }
 
 static int merge(const struct ddl__boot *boot, const struct job *job, struct ddl__members *m, struct ddl_error *err)
@@ -169,6 +216,7 @@ int ddl__exchange(struct ddl__boot *boot, const struct ddl__settings *settings, 
 	rc = rc ? rc : boot->ops->fence(boot, err);
 	rc = rc ? rc : read_job(boot, settings, &job, err);
 	rc = rc ? rc : read_all(boot, m, job.plan, job.plan_size, err);
+	rc = rc ? rc : take_tuning(&job, m, err);
 	rc = rc ? rc : merge(boot, &job, m, err);
 	if (rc == 0)
 		memcpy(m->secret, job.secret, sizeof(m->secret));
@@ -195,6 +243,7 @@ void ddl__members_fini(struct ddl__members *m)
 		ddl__place_fini(&m->places[r]);
 	free(m->node_of_rank);
 	free(m->places);
+	free(m->tuning);
 	free(m->blobs);
 	free(m->sizes);
 	memset(m, 0, sizeof(*m));

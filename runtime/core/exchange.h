@@ -10,6 +10,7 @@
 #include "plan.h"
 #include "settings.h"
 #include "transport.h"
+#include "tuning.h"
 
 struct ddl__members {                     /* what is known after the exchange */
 	struct ddl__plan *plan;           /* in force; owned */
@@ -17,6 +18,7 @@ struct ddl__members {                     /* what is known after the exchange */
 	struct ddl__place *places;        /* of every rank; owned */
 	void **blobs;                     /* of every rank; owned */
 	size_t *sizes;                    /* of the blobs */
+	struct ddl__tuning *tuning;       /* rank 0's; NULL: it has none. Owned */
 	int size;                         /* ranks */
 	uint8_t secret[DDL__SECRET_SIZE]; /* of the job */
 };

@@ -55,6 +55,7 @@ int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__setti
 	s->plan = o->plan ? o->plan : environment(DDL__PLAN_ENV);
 	s->transports = o->transports ? o->transports : environment("DDL_TRANSPORTS");
 	s->interfaces = o->interfaces ? o->interfaces : environment("DDL_NET");
+	s->tuning = environment("DDL_TUNE");
 	s->progress_threads = o->progress_threads;
 	int seconds = TIMEOUT_S_DEFAULT;
 	int rc = read_number("DDL_TIMEOUT", 1, TIMEOUT_S_MAX, &seconds, err);

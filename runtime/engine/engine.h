@@ -20,6 +20,7 @@
 #include "schedule.h"
 #include "select.h"
 #include "transport.h"
+#include "tuning.h"
 
 #define DDL__TRANSPORTS_MAX 8
 #define DDL__CACHE_SIZE     64 /* requests that the blocking calls keep */
@@ -82,6 +83,7 @@ struct ddl_comm {
 	struct ddl__origin *origin;                             /* what it was made with; owned */
 	struct ddl__plan *plan;                                 /* owned */
 	char *plan_text;                                        /* owned */
+	struct ddl__tuning *tuning;                             /* measured choices; owned; NULL: none that fits the layout */
 	struct ddl__layout *layout;                             /* owned */
 	int timeout_ms;                                         /* of calls that wait for peers */
 	uint64_t spin_ns;                                       /* how long a wait spins before it sleeps */
