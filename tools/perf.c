@@ -116,7 +116,10 @@ static int measure(struct run *run)
 	};
 	if (ddl__perf_create(&setting, &perf, &err) < 0)
 		return failed(run, &err);
-	status = measure_rows(run, perf);
+	if (!run->options.explore)
+		status = measure_rows(run, perf);
+	else
+		status = ddl__perf_explore(perf, &run->options, &err) < 0 ? failed(run, &err) : DDL__EXIT_GOOD;
 	ddl__perf_destroy(perf);
 	return status;
 }

@@ -58,6 +58,7 @@ struct ddl__perf_options {
 	int warmup;                           /* untimed ones before */
 	uint64_t seed;                        /* of the inputs */
 	const char *algorithm;                /* NULL: chosen; borrowed from argv */
+	const char *explore;                  /* tuning file to write; NULL: none; borrowed from argv */
 	const char *transports;               /* NULL: by rule; borrowed from argv */
 	const char *store;                    /* folder of a file store; NULL: none; borrowed from argv */
 	int rank;                             /* with a store */
@@ -85,6 +86,7 @@ struct ddl__perf_result {
 	int starts;            /* how often the row was carried out, warm-up and checks included */
 	const char *algorithm; /* what ran. Static */
 	int rings;             /* rings that shared the data */
+	uint64_t wire_bytes;   /* of the row, as they travelled */
 	const char *wire;      /* spelling of the type that travelled. Static */
 };
 
@@ -157,6 +159,8 @@ int ddl__perf_create(const struct ddl__perf_setting *setting, struct ddl__perf *
 /* Collective. Returns 0, or the error of the communicator or of a request with its sentence. */
 int ddl__perf_measure(struct ddl__perf *perf, const struct ddl__perf_row *row, struct ddl__perf_result *result,
 		      struct ddl_error *err);
+/* perf_explore.c: every algorithm at every size; writes options->explore. Collective. Errors as ddl__perf_measure(). */
+int ddl__perf_explore(struct ddl__perf *perf, struct ddl__perf_options *options, struct ddl_error *err);
 void ddl__perf_destroy(struct ddl__perf *perf);
 
 #endif

@@ -281,6 +281,9 @@ int ddl__perf_measure(struct ddl__perf *perf, const struct ddl__perf_row *row, s
 		result->starts = perf->starts;
 		result->algorithm = algorithm_name(call->algorithm);
 		result->rings = (int)call->rings;
+		result->wire_bytes = row->bytes;
+		if (call->wire == DDL_WIRE_BFLOAT16 || call->wire == DDL_WIRE_FLOAT16)
+			result->wire_bytes = row->bytes / perf->type_size * 2;
 		result->wire = wire_name(perf, call);
 		ddl__perf_stats(perf->times_us, (size_t)perf->setting.options->iterations, result);
 	}

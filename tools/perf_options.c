@@ -61,6 +61,7 @@ static const struct ddl__help help[] = {
 	{ "--root RANK", "of broadcast, reduce, gather and scatter (default 0)" },
 	{ "--in-place", "input and result within one buffer" },
 	{ "--algorithm NAME", "as `ddl info` lists them (default: chosen)" },
+	{ "--explore FILE", "measure every all-reduce algorithm and write the fastest of each size, for DDL_TUNE" },
 	{ "--rings N", "rings that share the data, 1 ... 64 (default: as planned)" },
 	{ "--transports LIST", "as `ddl info` lists them (default: all usable)" },
 	{ "--check", "compare every result with a float64 reference, and bit by bit between ranks" },
@@ -86,6 +87,7 @@ enum {
 	ROOT,
 	IN_PLACE,
 	ALGORITHM,
+	EXPLORE,
 	RINGS,
 	TRANSPORTS,
 	CHECK,
@@ -110,6 +112,7 @@ static const struct option long_options[] = {
 	{ "root", required_argument, NULL, ROOT },
 	{ "in-place", no_argument, NULL, IN_PLACE },
 	{ "algorithm", required_argument, NULL, ALGORITHM },
+	{ "explore", required_argument, NULL, EXPLORE },
 	{ "rings", required_argument, NULL, RINGS },
 	{ "transports", required_argument, NULL, TRANSPORTS },
 	{ "check", no_argument, NULL, CHECK },
@@ -220,6 +223,9 @@ static int take_option(struct parse *parse, int option)
 	case ALGORITHM:
 		o->algorithm = parse->word;
 		break;
+	case EXPLORE:
+		o->explore = parse->word;
+		break;
 	case TRANSPORTS:
 		o->transports = parse->word;
 		break;
@@ -255,6 +261,8 @@ static int finish(struct parse *parse)
 		return ddl__usage(TOOL, "--store, --rank and --ranks go together: give all three or none");
 	if (o->store && o->rank >= o->ranks)
 		return ddl__usage(TOOL, "rank %d of %d ranks does not exist; ranks are 0 ... %d", o->rank, o->ranks, o->ranks - 1);
+	if (o->explore && (o->collective != DDL__PERF_ALLREDUCE || o->algorithm || parse->sizes_file))
+		return ddl__usage(TOOL, "--explore goes with allreduce and --sizes, without --algorithm");
 	if (o->collective == DDL__PERF_BARRIER)
 		return DDL__EXIT_GOOD;
 	if (parse->sizes && parse->sizes_file)

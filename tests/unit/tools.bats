@@ -198,6 +198,17 @@ assert [u["rank_order_up"] for u in plan["uplinks"]] == [3, 3, 2]'
 	[ ! -s "$BATS_TEST_TMPDIR/err.0" ]
 }
 
+@test "perf --explore measures every algorithm and writes what DDL_TUNE takes" {
+	ranks 3 allreduce --sizes 8,64K --iters 2 --warmup 1 --check --csv --explore "$BATS_TEST_TMPDIR/tuning"
+	cat "$BATS_TEST_TMPDIR/out.0" "$BATS_TEST_TMPDIR/tuning"
+	for algorithm in ring multiring doubling halving tree direct knomial; do grep -q ",$algorithm," "$BATS_TEST_TMPDIR/out.0"; done
+	[ "$(grep -c ^allreduce "$BATS_TEST_TMPDIR/tuning")" = 2 ]
+	printf '# ddl tuning 1\nranks 3 3\nallreduce 8 tree 1\n' >"$BATS_TEST_TMPDIR/tree"
+	DDL_TUNE=$BATS_TEST_TMPDIR/tree ranks 3 allreduce --sizes 64K --iters 1 --csv
+	grep -q ,tree, "$BATS_TEST_TMPDIR/out.0"
+	expect_refusal 2 "--explore goes with allreduce" "$ddl" perf broadcast --explore "$BATS_TEST_TMPDIR/tuning"
+}
+
 @test "a folder that another run has used is refused" {
 	mkdir "$BATS_TEST_TMPDIR/used"
 	"$ddl" perf barrier --iters 1 --store "$BATS_TEST_TMPDIR/used" --rank 0 --ranks 1
