@@ -21,6 +21,7 @@
 #include "boot.h"
 #include "clock.h"
 #include "error.h"
+#include "missing.h"
 
 #ifdef DDL_HAVE_PMIX
 
@@ -34,7 +35,6 @@
 #define GET_MS          60000 /* deadline of a get after the fence: the data are on this node */
 #define LAST_LOOK_MS    1000  /* time in which the ranks that are there answer after a fence failed */
 #define LAST_LOOK_RANKS 1024  /* larger jobs are not searched for the missing */
-#define MISSING_MAX     4     /* missing ranks that a sentence names */
 #define GENERATIONS_MAX 65536 /* communicators one after the other */
 
 struct pmix {
@@ -361,50 +361,38 @@ free_pmix:
 
 /*
  * Asks for a value of every rank's, all at once, and collects the ranks that do not answer in a short while. A rank that published
- * something answers even now: the servers fetch it directly. Returns how many are missing, and the first of them as a list.
+ * something answers even now: the servers fetch it directly.
  */
-static int find_missing(const struct pmix *pmix, char *list, size_t size)
+static void find_missing(const struct pmix *pmix, struct ddl__missing *missing)
 {
 	struct timespec deadline = ddl__deadline(LAST_LOOK_MS);
 	struct waiter **waiters;
 	char key[PMIX_MAX_KEYLEN + 1];
-	size_t used = 0;
-	int missing = 0;
 
 	if (pmix->boot.size > LAST_LOOK_RANKS || full_key(pmix, key, "mark", NULL) < 0)
-		return 0;
+		return;
 	waiters = calloc((size_t)pmix->boot.size, sizeof(struct waiter *));
 	if (!waiters)
-		return 0;
+		return;
 	for (int rank = 0; rank < pmix->boot.size; rank++)
 		waiters[rank] = rank == pmix->boot.rank ? NULL : get_start(pmix, (pmix_rank_t)rank, key, false);
 	for (int rank = 0; rank < pmix->boot.size; rank++) {
 		if (!waiters[rank])
 			continue;
-		if (waiter_wait(waiters[rank], &deadline) < 0 || waiters[rank]->status != PMIX_SUCCESS) {
-			if (missing < MISSING_MAX && used < size)
-				used += (size_t)snprintf(list + used, size - used, "%s%d", missing ? ", " : "", rank);
-			else if (missing == MISSING_MAX && used < size)
-				snprintf(list + used, size - used, " and more");
-			missing++;
-		}
+		if (waiter_wait(waiters[rank], &deadline) < 0 || waiters[rank]->status != PMIX_SUCCESS)
+			ddl__missing_add(missing, rank);
 		waiter_put(waiters[rank]);
 	}
 	free(waiters);
-	return missing;
 }
 
 static int fence_failed(const struct pmix *pmix, struct ddl_error *err)
 {
-	char list[128];
-	int missing = find_missing(pmix, list, sizeof(list));
+	struct ddl__missing missing = { 0, "" };
 
-	if (missing > 0)
-		return ddl__error_set(
-			err, -ETIMEDOUT,
-			"%s %s of %d never came to the exchange over PMIx within %d ms: look at why %s did not start, or "
-			"raise DDL_TIMEOUT",
-			missing == 1 ? "rank" : "ranks", list, pmix->boot.size, pmix->timeout_ms, missing == 1 ? "it" : "they");
+	find_missing(pmix, &missing);
+	if (missing.n > 0)
+		return ddl__missing_tell(&missing, pmix->boot.size, "PMIx", pmix->timeout_ms, err);
 	return ddl__error_set(
 		err, -ETIMEDOUT,
 		"the exchange of %d ranks over PMIx did not end within %d ms: some rank never came (do all of them make "

@@ -15,10 +15,10 @@
 #include "boot.h"
 #include "clock.h"
 #include "error.h"
+#include "missing.h"
 
 #define KEY_SIZE     256  /* bytes of a full key, with NUL */
 #define FIRST_GUESS  4096 /* bytes tried at first for a value of unknown size */
-#define MISSING_MAX  4    /* missing ranks that a sentence names */
 #define LAST_LOOK_MS 1    /* how long the search for the missing waits for each marker */
 #define NEVER_PUT_MS 2000 /* after a fence every key is there: how long a get still waits for it */
 
@@ -123,30 +123,18 @@ static int wait_all(struct store *store, int64_t deadline_ms)
 	return rc;
 }
 
-/* Says who is missing, as far as MISSING_MAX. */
+/* Says who is missing. */
 static int name_missing(struct store *store, struct ddl_error *err)
 {
-	char list[MISSING_MAX * 12 + 16] = "";
-	size_t used = 0;
-	int missing = 0;
+	struct ddl__missing missing = { 0, "" };
 
-	for (int rank = 0; rank < store->boot.size && missing <= MISSING_MAX; rank++) {
-		if (wait_marker(store, rank, "fence", LAST_LOOK_MS) != -ETIMEDOUT)
-			continue;
-		if (missing < MISSING_MAX)
-			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d", missing ? ", " : "", rank);
-		else
-			snprintf(list + used, sizeof(list) - used, " and more");
-		missing++;
-	}
-	if (missing == 0) /* they came while we looked, but too late for rank 0 */
+	for (int rank = 0; rank < store->boot.size && missing.n <= DDL__MISSING_MAX; rank++)
+		if (wait_marker(store, rank, "fence", LAST_LOOK_MS) == -ETIMEDOUT)
+			ddl__missing_add(&missing, rank);
+	if (missing.n == 0) /* they came while we looked, but too late for rank 0 */
 		return ddl__error_set(err, -ETIMEDOUT, "rank %d waited %d ms for rank 0, which never let the ranks go on",
 				      store->boot.rank, store->timeout_ms);
-	return ddl__error_set(
-		err, -ETIMEDOUT,
-		"%s %s never came to the exchange over the store within %d ms: look at why %s did not start, or raise "
-		"DDL_TIMEOUT",
-		missing == 1 ? "rank" : "ranks", list, store->timeout_ms, missing == 1 ? "it" : "they");
+	return ddl__missing_tell(&missing, store->boot.size, "the store", store->timeout_ms, err);
 }
 
 static int store_fence(struct ddl__boot *boot, struct ddl_error *err)

@@ -313,8 +313,8 @@ static void missing_ranks_are_named(void **state)
 		int rank;       /* who asks; came too */
 		const char *says;
 	} cases[] = {
-		{ 4, 0x0a, 0, "rank 2 never came" },          { 4, 0x01, 1, "ranks 2, 3 never came" },
-		{ 4, 0x0c, 1, "rank 0 never came" },          { 8, 0x02, 0, "ranks 2, 3, 4, 5 and more never came" },
+		{ 4, 0x0a, 0, "rank 2 of 4 never came" },     { 4, 0x01, 1, "ranks 2, 3 of 4 never came" },
+		{ 4, 0x0c, 1, "rank 0 of 4 never came" },     { 8, 0x02, 0, "ranks 2, 3, 4, 5 and more of 8 never came" },
 		{ 4, 0x0d, 1, "waited 60000 ms for rank 0" },
 	};
 
