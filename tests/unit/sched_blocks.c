@@ -244,6 +244,37 @@ static void steps_and_bytes_are_those_of_the_formulas(void **state)
 	}
 }
 
+/* A rank that speaks to all others at once holds bounded memory, and an all-to-all has at most 8 partners at work. */
+static void many_lanes_hold_bounded_memory(void **state)
+{
+	static const int sizes[] = { 2, 64, 200 };
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct world_plan w;
+		struct ddl__layout *layout;
+		assert_int_equal(random_plan(400 + i, sizes[i], 1, 0, &w), 0);
+		assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, sizes[i], &layout), 0);
+		for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
+			bool gather = a->collective == DDL__GATHER || a->collective == DDL__SCATTER;
+			struct setting t = { .layout = layout, .algorithm = a, .count = 1 << 20, .rings = 1 };
+			struct set set;
+			uint32_t free_lanes = 0;
+			if (a->collective != DDL__ALLTOALL && (!gather || strcmp(a->name, "direct") != 0))
+				continue;
+			build_all(&t, &set);
+			const struct ddl__schedule *s = set.s[0];
+			uint64_t slot = s->slice_elements * 4, all = slot * s->slots * s->n_lanes;
+			assert_true(slot >= 4096 && slot <= 256 * 1024 && all <= 32 * 1024 * 1024);
+			assert_true(slot == 256 * 1024 || 2 * all >= 32 * 1024 * 1024);
+			for (uint32_t l = 0; l < s->n_lanes; l++)
+				free_lanes += s->lanes[l].steps[0].wait_lane == DDL__NO_WAIT;
+			assert_int_equal(free_lanes, gather || s->n_lanes < 8 ? s->n_lanes : 8);
+			free_all(&set);
+		}
+		ddl__layout_destroy(layout);
+		world_plan_fini(&w);
+	}
+}
+
 /* ---- what is broken is rejected ---- */
 
 /* The last step of any lane of any rank that writes the output. */
@@ -392,6 +423,7 @@ int main(void)
 		cmocka_unit_test(small_sizes_are_proved_often),
 		cmocka_unit_test(large_sizes_are_proved),
 		cmocka_unit_test(steps_and_bytes_are_those_of_the_formulas),
+		cmocka_unit_test(many_lanes_hold_bounded_memory),
 		cmocka_unit_test(broken_schedules_are_rejected),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
