@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <ddl/ddl.h>
 
@@ -94,13 +95,44 @@ static int check_parts(struct ddl_comm *world)
 	return bad;
 }
 
+/*
+ * Waits until all ranks are here, by a file each in the folder SPLIT_PARTS_FOLDER: then no rank is in what came before any more, nor in
+ * what follows yet.
+ */
+static int assemble(const struct ddl_comm *comm, const char *where)
+{
+	const char *folder = getenv("SPLIT_PARTS_FOLDER");
+	int rank = ddl_comm_rank(comm), size = ddl_comm_size(comm);
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s.%d", folder ? folder : ".", where, rank);
+	FILE *file = fopen(path, "w");
+	if (file)
+		fclose(file);
+	for (int r = 0, tries = 0; r < size;) {
+		snprintf(path, sizeof(path), "%s/%s.%d", folder ? folder : ".", where, r);
+		if (access(path, F_OK) == 0)
+			r++;
+		else if (tries++ == 6000)
+			return printf("failed rank %d: rank %d did not come to %s\n", rank, r, where), 1;
+		else
+			usleep(10000);
+	}
+	return 0;
+}
+
 static int check_descriptors(struct ddl_comm *world)
 {
 	int rank = ddl_comm_rank(world), size = ddl_comm_size(world), bad = 0;
 	struct ddl_error err = { 0, "" };
 	struct ddl_comm *part;
-	int before = open_files(); /* all collectives of a split were used on the world before: its connections are there */
+	int before = 0;
 
+	if (assemble(world, "before")) /* and all collectives of a split were used: the connections are there */
+		return 1;
+	before = open_files();
+	if (assemble(world, "between"))
+		return 1;
 	for (int i = 0; i < SPLITS && !bad; i++) {
 		int even = (size + 1) / 2;
 
@@ -109,10 +141,13 @@ static int check_descriptors(struct ddl_comm *world)
 		bad = check_sum(rank, "sum of many", part, 1, rank % 2 ? size - even : even);
 		ddl_comm_destroy(part);
 	}
-	if (bad || open_files() == before)
-		return bad;
-	snprintf(err.text, sizeof(err.text), "%d descriptors before, %d after", before, open_files());
-	return failed(rank, "descriptors", &err);
+	if (bad || assemble(world, "after"))
+		return 1;
+	if (open_files() != before) {
+		snprintf(err.text, sizeof(err.text), "%d descriptors before, %d after", before, open_files());
+		return failed(rank, "descriptors", &err);
+	}
+	return assemble(world, "counted");
 }
 
 /* Splits while something happens on one rank; prints what the others are told. */
@@ -129,6 +164,8 @@ static int split_badly(struct ddl_comm *world, const char *what, int on)
 		ddl_comm_destroy(part);
 		part = NULL;
 	}
+	if (assemble(world, "ready"))
+		return 1;
 	if (rank == on && strcmp(what, "die") == 0)
 		raise(SIGKILL);
 	if (rank == on && strcmp(what, "color") == 0)
