@@ -11,6 +11,7 @@
 #include "ask.h"
 #include "cache.h"
 #include "channel.h"
+#include "log.h"
 
 /* The slot that holds such a request, else a free one, else the one that was used longest ago. */
 static struct ddl__cached *find(struct ddl__cached *cache, size_t n, const struct ddl__call *call, bool *hit)
@@ -37,8 +38,27 @@ static int start_and_wait(struct ddl_request *request)
 	return rc ? rc : ddl_wait(request);
 }
 
+/*
+ * There is nobody to take err's sentence. Wrong arguments are logged and leave all as it was; of what else keeps this rank from a
+ * call that the others make they are told.
+ */
+static int fail(struct ddl_comm *comm, int rc, const struct ddl_error *err)
+{
+	if (rc == -EINVAL || rc == -EOPNOTSUPP) {
+		ddl__log(DDL__LOG_ERROR, "rank %d on node %s: %s", comm->rank, ddl_comm_node_name(comm, comm->rank), err->text);
+		return rc;
+	}
+	pthread_mutex_lock(&comm->lock);
+	ddl__engine_fail(comm, rc, "rank %d on node %s cannot take part in a call: %s", comm->rank,
+			 ddl_comm_node_name(comm, comm->rank), err->text);
+	pthread_mutex_unlock(&comm->lock);
+	ddl__engine_settle(comm);
+	return ddl_comm_get_error(comm, NULL);
+}
+
 static int run_cached(struct ddl_comm *comm, struct ddl__ask *ask, struct ddl__cached *cache, size_t n, uint64_t *uses)
 {
+	struct ddl_error err;
 	bool hit;
 	int rc = 0;
 	struct ddl__cached *cached = find(cache, n, &ask->args.call, &hit);
@@ -46,10 +66,10 @@ static int run_cached(struct ddl_comm *comm, struct ddl__ask *ask, struct ddl__c
 		if (cached->request)
 			ddl__request_destroy(cached->request);
 		cached->request = NULL;
-		rc = ddl__ask_init(comm, ask, NULL, &cached->request, NULL);
+		rc = ddl__ask_init(comm, ask, NULL, &cached->request, &err);
 	}
 	if (rc < 0)
-		return rc;
+		return fail(comm, rc, &err);
 	cached->used = ++*uses;
 	cached->request->send = ask->send;
 	cached->request->recv = ask->recv;
@@ -59,9 +79,10 @@ static int run_cached(struct ddl_comm *comm, struct ddl__ask *ask, struct ddl__c
 static int run_once(struct ddl_comm *comm, struct ddl__ask *ask)
 {
 	struct ddl_request *request;
-	int rc = ddl__ask_init(comm, ask, NULL, &request, NULL);
+	struct ddl_error err;
+	int rc = ddl__ask_init(comm, ask, NULL, &request, &err);
 	if (rc < 0)
-		return rc;
+		return fail(comm, rc, &err);
 	rc = start_and_wait(request);
 	ddl_request_free(request);
 	return rc;
@@ -75,7 +96,7 @@ static int run_on_channel(struct ddl_comm *comm, struct ddl__ask *ask)
 	struct ddl__channel *channel = ddl__channel_get(comm, sends ? a->peer : a->call.root, a->tag, sends);
 	pthread_mutex_unlock(&comm->lock);
 	if (!channel)
-		return -ENOMEM;
+		return fail(comm, -ENOMEM, &(struct ddl_error){ .text = "out of memory for a channel" });
 	pthread_mutex_lock(&channel->turn);
 	int rc = run_cached(comm, ask, channel->cache, DDL__CHANNEL_CACHE, &channel->uses);
 	pthread_mutex_unlock(&channel->turn);
@@ -84,10 +105,13 @@ static int run_on_channel(struct ddl_comm *comm, struct ddl__ask *ask)
 
 int ddl__ask_run(struct ddl_comm *comm, struct ddl__ask *ask)
 {
+	struct ddl_error err;
 	int rc = ddl_comm_get_error(comm, NULL);
-	rc = rc ? rc : ddl__ask_check(comm, ask, NULL);
 	if (rc < 0)
 		return rc;
+	rc = ddl__ask_check(comm, ask, &err);
+	if (rc < 0)
+		return fail(comm, rc, &err);
 	if (ask->args.call.collective == DDL__SENDRECV)
 		return run_on_channel(comm, ask);
 	pthread_mutex_lock(&comm->cache_lock);

@@ -239,7 +239,8 @@ int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algo
 	pthread_mutex_unlock(&comm->lock);
 	if (rc < 0) {
 		ddl__request_destroy(r);
-		return rc;
+		ddl__engine_settle(comm); /* where a peer was lost meanwhile, that is the cause, and all are told of it */
+		return atomic_load(&comm->failed) ? ddl_comm_get_error(comm, err) : rc;
 	}
 	ddl__engine_poke(comm);
 	*request = r;

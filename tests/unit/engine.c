@@ -533,6 +533,44 @@ static void a_rank_that_leaves_while_others_need_it_is_named(void **state)
 	world_plan_fini(&w.plan);
 }
 
+static void what_keeps_a_rank_from_a_blocking_call_is_told_to_all(void **state)
+{
+	struct world w;
+	struct ddl_request *other, *connection;
+	struct ddl_error err;
+	int result;
+	world_init(&w, 2, 3, TIMEOUT_MS);
+	assert_int_equal(ddl_barrier_init(w.comms[0], NULL, &connection, NULL), 0);
+	assert_int_equal(ddl_barrier_init(w.comms[1], NULL, &other, NULL), 0);
+	assert_int_equal(ddl_start(other), 0);
+	assert_int_equal(ddl_allreduce(NULL, NULL, 1, DDL_FLOAT32, DDL_SUM, w.comms[0]), -EINVAL);
+	assert_int_equal(ddl_comm_get_error(w.comms[0], NULL), 0); /* wrong arguments harm nobody */
+	w.comms[0]->via[1] = -1;
+	assert_int_equal(ddl_barrier(w.comms[0]), -ENOENT);
+	assert_int_equal(ddl_comm_get_error(w.comms[0], &err), -ENOENT);
+	assert_non_null(strstr(err.text, "no transport reaches rank 1"));
+	drive(&other, 1, &result);
+	assert_int_equal(result, -ENOENT);
+	assert_int_equal(ddl_request_free(other), 0);
+	assert_int_equal(ddl_request_free(connection), 0);
+	world_fini(&w);
+}
+
+static void a_request_that_a_loss_prevents_fails_with_the_loss(void **state)
+{
+	struct world w;
+	struct ddl_request *request, *second;
+	struct ddl_error err;
+	world_init(&w, 2, 3, TIMEOUT_MS);
+	assert_int_equal(ddl_barrier_init(w.comms[0], NULL, &request, NULL), 0);
+	ddl__loop_world_kill(w.loop, 1);
+	w.comms[0]->via[1] = -1; /* opening fails before the loss was heard of */
+	assert_int_equal(ddl_barrier_init(w.comms[0], NULL, &second, &err), -ECONNRESET);
+	assert_non_null(strstr(err.text, "rank 1 on node"));
+	assert_int_equal(ddl_request_free(request), 0);
+	world_fini(&w);
+}
+
 static void an_abort_wakes_everyone_with_its_reason(void **state)
 {
 	enum { N = 5 };
@@ -641,6 +679,8 @@ int main(void)
 		cmocka_unit_test(a_rank_that_never_starts_is_named_at_the_deadline),
 		cmocka_unit_test(whose_limit_passes_first_does_not_hide_who_is_waited_for),
 		cmocka_unit_test(a_rank_that_leaves_while_others_need_it_is_named),
+		cmocka_unit_test(what_keeps_a_rank_from_a_blocking_call_is_told_to_all),
+		cmocka_unit_test(a_request_that_a_loss_prevents_fails_with_the_loss),
 		cmocka_unit_test(an_abort_wakes_everyone_with_its_reason),
 		cmocka_unit_test(an_abort_that_comes_twice_is_handed_on_as_it_came_first),
 		cmocka_unit_test(bad_arguments_are_refused_with_a_sentence),
