@@ -4,6 +4,26 @@
  * fastest as a tuning file (DDL_TUNE). Algorithms that the cost model puts far behind are left out, for they would take most of the
  * time.
  */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+#include "error.h"
+#include "perf_inside.h"
+#include "tools.h"
+#include "tuning.h"
+
+enum { ROUNDS = 2, HOPELESS = 20 };
+
+static bool hopeless(const struct ddl__model *model, const struct ddl__algorithm *algorithm, uint64_t bytes)
+{
+	const struct ddl__algorithm *best = ddl__select_cheapest(DDL__ALLREDUCE, model, (double)bytes);
+
+	return !algorithm->cost || algorithm->cost(model, (double)bytes) > HOPELESS * best->cost(model, (double)bytes);
+}
+
+/* One row with every algorithm. The times are the slowest rank's, so all ranks add the same. */
 static int explore_row(struct ddl__perf *perf, struct ddl__perf_options *options, const struct ddl__perf_row *row,
 		       struct ddl__tuning *tuning, struct ddl_error *err)
 {
