@@ -26,7 +26,6 @@ struct random_tree {
 	char text[8192];
 	size_t n_nodes;
 	uint64_t state;
-	int shuffle;
 };
 
 /* Appends a group of `ranks` ranks as children of one vertex; levels: switches still allowed below. */
