@@ -153,7 +153,8 @@ int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **co
  * key      the ranks of a part are numbered by (key, rank in parent)
  * comm     written on success, NULL for a rank without a part; freed with ddl_comm_destroy()
  * err      may be NULL
- * The plan of a part is what is left of parent's when all but the part's nodes and ranks are taken out, in the same order.
+ * The plan of a part is what is left of parent's when all but the part's nodes and ranks are taken out, in the same order; dims=
+ * stays only where it still makes up the ranks.
  * A failure on one rank fails the call on all ranks, with a sentence that names it; then no communicator was made.
  * Returns 0; -EINVAL (a color that is negative); -ENOMEM; -EMFILE (open files); otherwise what ddl_comm_create() returns, or the
  * error that aborted parent.

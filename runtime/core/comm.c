@@ -211,6 +211,16 @@ static int start_services(struct ddl_comm *comm, const struct ddl__settings *set
 	return rc;
 }
 
+/* Dimensions that were given for a whole job say nothing of a part with another number of ranks: those of the tree count there. */
+static void drop_dims(struct ddl__options *options, int size)
+{
+	uint64_t product = 1;
+	for (uint32_t i = 0; i < options->n_dims; i++)
+		product *= options->dims[i];
+	if (product != (uint64_t)size)
+		options->n_dims = 0;
+}
+
 int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct ddl_comm **comm, struct ddl_error *err)
 {
 	const struct ddl__settings *settings = &origin->settings;
@@ -235,6 +245,8 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 						      .loop = origin->loop };
 	rc = rc ? rc : open_transports(c, settings->transports, &config, err);
 	rc = rc ? rc : ddl__exchange(boot, settings, &origin->facts, c->transports, c->n_transports, &members, err);
+	if (rc == 0 && boot->secret)
+		drop_dims(&members.plan->options, c->size);
 	rc = rc ? rc : adopt_members(c, &members, err);
 	rc = rc ? rc : start_services(c, settings, boot->job, err);
 	memcpy(origin->job, boot->job, sizeof(origin->job));

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "auth.h"
@@ -13,6 +14,7 @@
 #include "engine.h"
 #include "error.h"
 #include "parent.h"
+#include "tuning.h"
 
 /* The settings of a child: those of its parent, its plan, and the transports that the parent could open. */
 static void inherit(const struct ddl_comm *parent, char *names, size_t size, struct ddl__settings *settings)
@@ -55,6 +57,21 @@ static int make_origin(const struct ddl_comm *parent, int color, int size, struc
 	return 0;
 }
 
+/* What was measured holds for a part of the same shape too. */
+static int inherit_tuning(const struct ddl_comm *parent, struct ddl_comm *child, struct ddl_error *err)
+{
+	struct ddl__model model;
+
+	ddl__model_init(&model, child->layout);
+	if (!parent->tuning || !ddl__tuning_fits(parent->tuning, &model))
+		return 0;
+	child->tuning = malloc(sizeof(*child->tuning));
+	if (!child->tuning)
+		return ddl__error_memory(err);
+	*child->tuning = *parent->tuning;
+	return 0;
+}
+
 static int make_child(const struct ddl_comm *parent, int color, struct ddl__boot *boot, struct ddl_comm **child,
 		      struct ddl_error *err)
 {
@@ -67,7 +84,7 @@ static int make_child(const struct ddl_comm *parent, int color, struct ddl__boot
 	boot->secret = origin->secret;
 	rc = ddl__comm_make(boot, origin, child, err);
 	boot->secret = NULL;
-	return rc;
+	return rc ? rc : inherit_tuning(parent, *child, err);
 }
 
 int ddl_comm_split(struct ddl_comm *parent, int color, int key, struct ddl_comm **comm, struct ddl_error *err)

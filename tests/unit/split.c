@@ -14,6 +14,7 @@
 #include "comm.h"
 #include "engine.h"
 #include "trees.h"
+#include "tuning.h"
 
 enum { RANKS_MAX = 16, TIMEOUT_MS = 60000, COUNT = 1000 };
 
@@ -61,17 +62,13 @@ static void *run_member(void *argument)
 	return NULL;
 }
 
-/* A communicator of n ranks: every rank runs body in a thread, and then destroys it unless body did. */
-static void run_world(int n, uint64_t seed, int jitter, int timeout_ms, body_fn *body)
+/* A communicator of a rank a thread, in which every rank runs body and then destroys it; body may have put another in its place. */
+static void run_ranks(struct world *w, int n, int jitter, uint64_t seed, int timeout_ms, body_fn *body)
 {
-	static struct world world;
-	struct world *w = &world;
 	pthread_t threads[RANKS_MAX];
 	struct ddl_error err = { 0 };
 	int before = open_files();
-	memset(w, 0, sizeof(*w));
 	w->n = n;
-	assert_int_equal(random_plan(seed, n, 2, (int)(seed & 1), &w->plan), 0);
 	w->loop = ddl__loop_world_create(n);
 	assert_non_null(w->loop);
 	ddl__loop_world_jitter(w->loop, jitter ? 3 : 0, seed);
@@ -88,8 +85,32 @@ static void run_world(int n, uint64_t seed, int jitter, int timeout_ms, body_fn 
 	for (int r = 0; r < n; r++)
 		assert_int_equal(w->members[r].bad, 0);
 	ddl__loop_world_destroy(w->loop);
-	world_plan_fini(&w->plan);
 	assert_int_equal(open_files(), before);
+}
+
+/* On a random tree. */
+static void run_world(int n, uint64_t seed, int jitter, int timeout_ms, body_fn *body)
+{
+	static struct world w;
+	memset(&w, 0, sizeof(w));
+	assert_int_equal(random_plan(seed, n, 2, (int)(seed & 1), &w.plan), 0);
+	run_ranks(&w, n, jitter, seed, timeout_ms, body);
+	world_plan_fini(&w.plan);
+}
+
+/* On a plan of n nodes with a rank each. */
+static void run_plan(int n, const char *text, body_fn *body)
+{
+	static struct world w;
+	size_t node_of_rank[RANKS_MAX];
+	char copy[256];
+	memset(&w, 0, sizeof(w));
+	snprintf(copy, sizeof(copy), "%s", text);
+	w.plan.text = copy;
+	w.plan.node_of_rank = node_of_rank;
+	for (int r = 0; r < n; r++)
+		node_of_rank[r] = (size_t)r;
+	run_ranks(&w, n, 0, 0, TIMEOUT_MS, body);
 }
 
 /* ---- what a split must give ---- */
@@ -393,6 +414,37 @@ static void thirty_two_splits_leave_no_descriptor_open(void **state)
 	run_world(5, 21, 0, TIMEOUT_MS, split_often); /* which compares */
 }
 
+static int keep_dims(struct member *m)
+{
+	struct ddl_comm *half, *twin;
+	struct ddl__model model;
+	const struct ddl__algorithm *algorithm;
+	int32_t x = 1;
+	ddl__model_init(&model, m->comm->layout);
+	m->comm->tuning = calloc(1, sizeof(*m->comm->tuning));
+	CHECK(m->comm->tuning);
+	ddl__tuning_init(m->comm->tuning, &model);
+	CHECK(ddl__select(DDL__ALLREDUCE, "doubling", &algorithm, NULL) == 0);
+	CHECK(ddl__tuning_add(m->comm->tuning, 4, algorithm, 1000) == 0);
+	CHECK(ddl_comm_split(m->comm, m->rank / 2, 0, &half, &m->err) == 0);
+	CHECK(ddl_comm_dup(m->comm, &twin, &m->err) == 0);
+	CHECK(strstr(ddl_comm_plan(twin), ";dims=2x2") && !strstr(ddl_comm_plan(half), "dims"));
+	CHECK(strstr(ddl_comm_plan(half), ";mode=multiring;") && half->plan->options.rings == 2);
+	CHECK(ddl_allreduce(&x, &x, 1, DDL_INT32, DDL_SUM, half) == 0 && x == 2);
+	CHECK(ddl_allreduce(&x, &x, 1, DDL_INT32, DDL_SUM, twin) == 0 && x == 8);
+	CHECK(twin->tuning && twin->tuning->n == 1 && !half->tuning);
+	ddl_comm_destroy(half);
+	ddl_comm_destroy(twin);
+	return 0;
+}
+
+/* Dimensions, and what was measured for them, hold for parts of that size. */
+static void options_of_the_whole_stay_where_they_fit(void **state)
+{
+	static const char text[] = "1;job=;mode=multiring;src=none/tree;tree=root(s1(a,b),s2(c,d));rings=2;dims=2x2";
+	run_plan(4, text, keep_dims);
+}
+
 /* ---- failures ---- */
 
 static int refuse_color(struct member *m)
@@ -488,6 +540,7 @@ int main(void)
 		cmocka_unit_test(a_duplicate_has_the_same_plan_and_its_own_requests),
 		cmocka_unit_test(an_aborted_part_leaves_its_parent_and_the_other_parts_alone),
 		cmocka_unit_test(thirty_two_splits_leave_no_descriptor_open),
+		cmocka_unit_test(options_of_the_whole_stay_where_they_fit),
 		cmocka_unit_test(what_one_rank_asks_wrongly_is_told_to_all),
 		cmocka_unit_test(what_fails_on_one_rank_is_told_to_all),
 		cmocka_unit_test(the_death_of_a_rank_ends_a_split_on_all_others),
