@@ -54,6 +54,9 @@ const struct ddl__choice ddl__option_keys[] = {
 	{ 0, NULL, NULL },
 };
 
+_Static_assert(sizeof(ddl__option_keys) / sizeof(ddl__option_keys[0]) == DDL__OPTION_KEYS + 1,
+	       "the header knows how many there are");
+
 const struct ddl__choice *ddl__choice_by_id(const struct ddl__choice *table, int id)
 {
 	for (; table->name; table++)

@@ -13,9 +13,10 @@
 
 #include <ddl/error.h>
 
-#define DDL__RINGS_MAX  64  /* rings a plan may ask for */
-#define DDL__DIMS_MAX   16  /* dimensions of a multi-ring */
-#define DDL__TRACE_SIZE 256 /* bytes of a trace folder's path, with NUL */
+#define DDL__RINGS_MAX   64  /* rings a plan may ask for */
+#define DDL__DIMS_MAX    16  /* dimensions of a multi-ring */
+#define DDL__TRACE_SIZE  256 /* bytes of a trace folder's path, with NUL */
+#define DDL__OPTION_KEYS 6   /* rows of ddl__option_keys, whose ids are 0, 1, 2... */
 
 enum ddl__mode {
 	DDL__MODE_OFF = 0,       /* no plan */

@@ -26,7 +26,7 @@ enum field {
 	FIELD_NODESPEED,
 	FIELD_RAILS,
 	FIELD_OPTIONS, /* rings, wire, order, progress, trace, dims: this and the following, by id of the options' table */
-	N_FIELDS = FIELD_OPTIONS + 8,
+	N_FIELDS = FIELD_OPTIONS + DDL__OPTION_KEYS,
 };
 
 static const char *const field_names[] = {
