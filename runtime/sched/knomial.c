@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * knomial.c - all-reduce for short messages: reduced to the first rank of the ring along a tree of radix 4, broadcast back along the
- * same tree. 2 * ceil(log4 N) latencies where handing out three messages costs little, and 2(N-1) messages in all, where recursive
- * doubling has N log2 N.
+ * knomial.c - all-reduce for short messages: reduced to the first rank of the ring along a tree of radix 4, broadcast back along it.
+ * 2 * ceil(log4 N) latencies where handing out three messages costs little, and 2(N-1) messages in all, where recursive doubling
+ * has N log2 N.
  *
  * A position in the ring is a number with base 4. The parent of a position is the same number with its lowest digit that is not 0
  * made 0, so a subtree is a run of neighbours. Lanes are edges: up, known by the position of the child; down, by their number from

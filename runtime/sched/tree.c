@@ -20,7 +20,7 @@
 enum { SLOTS = 8, GRAIN = 16, TREES = 2, LANES = 4, SLICES = 32 };
 enum { SLICE_BYTES_MAX = 128 * 1024, SLICE_BYTES_MIN = 8 * 1024 };
 
-/* A vertex's lanes: its own path up and down, and those of its right child. 0 ... n_lanes-1 in the schedule, TREES * LANES at most. */
+/* A vertex's lanes: its own path up and down, and those of its right child. */
 enum lane { UP, RIGHT_UP, DOWN, RIGHT_DOWN };
 
 struct vertex {      /* this rank's in one tree; numbers from 1, 0: there is none */
@@ -157,10 +157,10 @@ static uint64_t choose_slice(const struct ddl__build *build)
 	uint64_t max = (build->slice_bytes ? build->slice_bytes : SLICE_BYTES_MAX) / build->wire_bytes;
 	uint64_t min = SLICE_BYTES_MIN / build->wire_bytes, half = build->count / 2 + GRAIN;
 	uint64_t slice = half / SLICES > min ? half / SLICES : min;
-	max = max ? max : 1;
 	slice = slice / GRAIN * GRAIN;
 	slice = slice < half ? slice : half;
-	return slice < max ? slice : max;
+	slice = slice < max ? slice : max;
+	return slice ? slice : 1;
 }
 
 static int emit(struct maker *m)

@@ -11,7 +11,7 @@
 
 #include "engine_world.h"
 
-enum { COUNT = 211 };
+enum { COUNT = 211, ELEMENT_MAX = 8 };
 
 struct job {
 	const char *algorithm;
@@ -25,8 +25,8 @@ struct job {
 static void job_init(struct job *job, int n)
 {
 	for (int r = 0; r < n; r++) {
-		job->data[r] = calloc(COUNT, sizeof(uint64_t));
-		job->result[r] = calloc(COUNT, sizeof(uint64_t));
+		job->data[r] = calloc(COUNT, ELEMENT_MAX);
+		job->result[r] = calloc(COUNT, ELEMENT_MAX);
 	}
 }
 
@@ -46,7 +46,7 @@ static void run_job(struct world *w, struct job *job)
 	options.algorithm = job->algorithm;
 	options.wire = job->wire;
 	for (int r = 0; r < w->n; r++) {
-		memset(job->result[r], 0, COUNT * sizeof(uint64_t));
+		memset(job->result[r], 0, COUNT * ELEMENT_MAX);
 		if (ddl_allreduce_init(job->data[r], job->result[r], COUNT, job->type, job->op, w->comms[r], &options, &requests[r],
 				       &err) < 0)
 			fail_msg("%s", err.text);
@@ -79,7 +79,7 @@ static uint64_t any_bits(uint64_t *seed, enum ddl_type type)
 static void check_bits(struct world *w, struct job *job, uint64_t *seed)
 {
 	size_t size = ddl_type_size(job->type);
-	char first[COUNT * sizeof(uint64_t)];
+	char first[COUNT * ELEMENT_MAX];
 	for (int r = 0; r < w->n; r++)
 		for (size_t i = 0; i < COUNT; i++) {
 			uint64_t bits = any_bits(seed, job->type);
