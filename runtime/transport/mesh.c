@@ -140,6 +140,8 @@ int ddl__link_bad(struct ddl__link *link, const char *why)
 
 void ddl__link_broken(struct ddl__link *link, int rc)
 {
+	char why[DDL__REASON_SIZE];
+
 	if (link->heard_bye && rc != -EBADMSG) {
 		if (link->mesh->ops->unsent(link)) {
 			ddl__link_fail(link, -ECONNRESET, "it has left");
@@ -159,7 +161,7 @@ void ddl__link_broken(struct ddl__link *link, int rc)
 		ddl__link_fail(link, -ECONNRESET, "it or the network to it has not answered for a long time");
 		break;
 	case -EMFILE:
-		ddl__link_fail(link, rc, "what it sends needs more open files than this process may have; raise `ulimit -n`");
+		ddl__link_fail(link, rc, "the files that it sends cannot be taken: %s", ddl__error_reason(why, sizeof(why), rc));
 		break;
 	case -ECONNRESET:
 	case -EPIPE:

@@ -342,6 +342,8 @@ static int duplicate(struct member *m)
 	if (check_child(m, m->comm, a, &wanted, 1) || check_child(m, a, b, &wanted, 2))
 		return 1;
 	CHECK(strcmp(ddl_comm_plan(a), ddl_comm_plan(b)) == 0);
+	CHECK(memcmp(a->origin->secret, m->comm->origin->secret, DDL__SECRET_SIZE) != 0);
+	CHECK(memcmp(a->origin->secret, b->origin->secret, DDL__SECRET_SIZE) != 0);
 	for (int ring = 0; ring < 4; ring++) {
 		CHECK(ddl_comm_order(m->comm, ring, order) == 0 && ddl_comm_order(b, ring, same) == 0);
 		CHECK(memcmp(order, same, (size_t)n * sizeof(int)) == 0);
