@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * knomial.c - all-reduce for short messages: reduced to the first rank of the ring along a tree of radix 4, broadcast back along it.
+ * knomial.c - all-reduce for short messages: reduced to the first rank of the ring along a tree of radix 4, and back along it.
  * 2 * ceil(log4 N) latencies where handing out three messages costs little, and 2(N-1) messages in all, where recursive doubling
  * has N log2 N.
  *
