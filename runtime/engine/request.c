@@ -302,7 +302,7 @@ static void compute(const struct ddl_request *r, const struct ddl__step *step, u
 		k->reduce_wire(out, in, src, n);
 		break;
 	case DDL__RECV_REDUCE_STORE_SEND:
-		k->finish(dst, out, in, src, n, r->comm->size);
+		k->finish(dst, out, in, src, n, step->final ? r->comm->size : 1);
 		break;
 	case DDL__RECV_STORE_SEND:
 		/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): a step of this kind has both ends */
