@@ -97,10 +97,12 @@ static int open_lane(struct ddl_request *request, uint32_t index, struct ddl_err
 		lane.slot_bytes = (uint32_t)(ddl__steps_slice(steps, request->schedule->slice_elements, end == 1) *
 					     request->kernels->wire_bytes);
 		if (comm->via[peer] < 0)
-			return ddl__error_set(
-				err, -ENOENT,
-				"no transport reaches rank %d on node %s from rank %d on node %s: check DDL_TRANSPORTS and DDL_NET",
-				peer, ddl_comm_node_name(comm, peer), comm->rank, ddl_comm_node_name(comm, comm->rank));
+			return ddl__error_set(err, -ENOENT,
+					      "no transport reaches rank %d on node %s from rank %d on node %s: check "
+					      "DDL_TRANSPORTS and DDL_NET, and that "
+					      "both nodes have an address of the same kind, IPv4 or IPv6, that is not loopback",
+					      peer, ddl_comm_node_name(comm, peer), comm->rank,
+					      ddl_comm_node_name(comm, comm->rank));
 		struct ddl__transport *t = comm->transports[(int)comm->via[peer]];
 		int rc = end == 0 ? t->ops->rx_open(t, peer, &lane, &state->rx, err)
 				  : t->ops->tx_open(t, peer, &lane, &state->tx, err);

@@ -164,6 +164,12 @@ static int tcp_listen(struct ddl__mesh *mesh, const struct ddl__transport_config
 	return 0;
 }
 
+static bool is_loopback(const struct tcp_address *address)
+{
+	return address->family == 6 ? IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)address->host) : address->host[0] == 127;
+}
+
+/* A loopback address is another's on another machine: there, it would be taken for one of ours that is not listening. */
 static bool tcp_reaches(const struct ddl__mesh *mesh, const void *own, size_t size, const char *machine)
 {
 	struct tcp_address theirs, ours;
@@ -172,6 +178,8 @@ static bool tcp_reaches(const struct ddl__mesh *mesh, const void *own, size_t si
 		return false;
 	memcpy(&theirs, own, sizeof(theirs));
 	memcpy(&ours, mesh->address + sizeof(struct ddl__mesh_address), sizeof(ours));
+	if ((is_loopback(&theirs) || is_loopback(&ours)) && machine[0] && mesh->machine[0] && strcmp(machine, mesh->machine))
+		return false;
 	return theirs.family == ours.family;
 }
 

@@ -41,6 +41,22 @@ static void test_the_first_address_that_is_there_is_taken(void **state)
 	assert_non_null(strstr(err.text, "no address"));
 }
 
+static void test_loopback_reaches_nobody_on_another_machine(void **state)
+{
+	struct ddl__peer peers[3] = { 0 };
+	struct world world = { .n = 3 };
+
+	for (int i = 0; i < 3; i++) {
+		rank_open(&world.rank[i], OPS, i, 3, WATCHDOG_MS, "127.0.0.1");
+		peers[i] = (struct ddl__peer){ world.rank[i].address, world.rank[i].address_size, "one machine" };
+	}
+	peers[2].machine = "another machine";
+	assert_int_equal(OPS->attach(world.rank[0].transport, peers, test_secret, NULL), 0);
+	assert_true(OPS->reaches(world.rank[0].transport, 1));
+	assert_false(OPS->reaches(world.rank[0].transport, 2));
+	world_close(&world);
+}
+
 static void test_ipv6(void **state)
 {
 	static const char *const loopback[] = { "::1" };
@@ -270,6 +286,7 @@ int main(void)
 		TRANSPORT_CASES,
 		TRANSPORT_FAULTS,
 		CASE(test_the_first_address_that_is_there_is_taken),
+		CASE(test_loopback_reaches_nobody_on_another_machine),
 		CASE(test_ipv6),
 		CASE(test_sockets_that_take_little_lose_nothing),
 		CASE(test_an_urgent_lane_overtakes_what_waits),
