@@ -73,8 +73,8 @@ static int tell(struct parent *p, int rank, struct ddl_error *err)
 }
 
 /*
- * All ranks meet: rc is how this one fared, with the sentence in err. Returns 0 with everyone's row in the table, or the failure of the
- * lowest rank that fared badly.
+ * All ranks meet: rc is how this one fared, with the sentence in err. Returns 0 with everyone's row in the table, or the failure of
+ * the lowest rank that fared badly.
  */
 static int meet(struct parent *p, int rc, int64_t a, int64_t b, struct ddl_error *err)
 {
@@ -239,13 +239,13 @@ int ddl__parent_open(struct ddl_comm *comm, int rc, int color, int key, struct d
 {
 	struct ddl_error why = { 0 };
 	struct parent *p = calloc(1, sizeof(*p));
-	int made = p ? 0 : ddl__error_memory(&why);
+	int made;
 
-	if (made == 0) {
-		p->boot.ops = &ops;
-		p->comm = comm;
-		made = make_requests(p, &why);
-	}
+	if (!p)
+		return give_up(comm, ddl__error_memory(err), err);
+	p->boot.ops = &ops;
+	p->comm = comm;
+	made = make_requests(p, &why); /* err may hold what is to be told */
 	if (made < 0) {
 		*err = why;
 		rc = give_up(comm, made, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * split.c - communicators out of communicators. A child is made by the same code as any other (ddl__comm_make()), over the bootstrap
- * that its parent is: with transports, connections and a plan of its own, and a secret that its parent's ranks derive.
+ * split.c - communicators out of communicators. A child is made by the same code as any other (ddl__comm_make()), over the
+ * bootstrap that its parent is: with transports, connections and a plan of its own, and a secret that its parent's ranks derive.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -108,7 +108,7 @@ int ddl_comm_split(struct ddl_comm *parent, int color, int key, struct ddl_comm 
 		rc = ddl__parent_finish(boot, rc, &why);
 		boot->ops->close(boot);
 	}
-	if (rc < 0) {
+	if (rc < 0 || !comm) {
 		ddl_comm_destroy(child);
 		return ddl__error_set(err, rc, "%s", why.text);
 	}

@@ -5,8 +5,8 @@
  *     split_parts [WHAT RANK]
  *
  * WHAT happens on RANK: die (it kills itself while the others split), color (it gives a color that is not possible), files (it may
- * not open any more). A rank prints "ok RANK of SIZE", "aborted RANK" when the communicator that it wanted to split cannot be used any
- * more, or "failed ..." with the sentence.
+ * not open any more). A rank prints "ok RANK of SIZE", "aborted RANK" when the communicator that it wanted to split cannot be used
+ * any more, or "failed ..." with the sentence.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -96,8 +96,8 @@ static int check_parts(struct ddl_comm *world)
 }
 
 /*
- * Waits until all ranks are here, by a file each in the folder SPLIT_PARTS_FOLDER: then no rank is in what came before any more, nor in
- * what follows yet.
+ * Waits until all ranks are here, by a file each in the folder SPLIT_PARTS_FOLDER: then no rank is in what came before any more,
+ * nor in what follows yet.
  */
 static int assemble(const struct ddl_comm *comm, const char *where)
 {

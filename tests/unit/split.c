@@ -469,8 +469,8 @@ static void what_one_rank_asks_wrongly_is_told_to_all(void **state)
 }
 
 /*
- * One rank cannot make its part: it says so to the others, of all parts. The limit is that of the process, so rank 1 alone is in the
- * call that opens files while the others belong to no part.
+ * One rank cannot make its part: it says so to the others, of all parts. The limit is that of the process, so rank 1 alone is in
+ * the call that opens files while the others belong to no part.
  */
 static int run_out_of_files(struct member *m)
 {
