@@ -271,7 +271,7 @@ int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **co
 	rc = rc ? rc : ddl__origin_create(&settings, &origin, err);
 	rc = rc ? rc : ddl__boot_open(options, settings.timeout_ms, &boot, err);
 	rc = rc ? rc : ddl__facts_gather("", boot->host, &origin->facts, err);
-	if (rc < 0)
+	if (rc < 0 || !boot)
 		ddl__origin_destroy(origin);
 	else
 		rc = ddl__comm_make(boot, origin, comm, err);
