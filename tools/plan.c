@@ -33,6 +33,7 @@ struct request {                   /* the command line */
 	const char *tasks;         /* number or list; NULL: not known */
 	struct ddl__options asked; /* --ddl */
 	const char *sizes;         /* of --explain */
+	uint32_t link_Mbps;        /* of --explain; 0 not said */
 };
 
 struct shown {                  /* what is shown, and who owns it */
@@ -57,11 +58,12 @@ static const struct ddl__help help[] = {
 	{ "--hostfile", "node names in plan order, one a task, for srun -m arbitrary or mpirun" },
 	{ "--explain", "what each all-reduce algorithm would take, and which is chosen" },
 	{ "--size LIST", "message sizes for --explain: 8,64K or 8-64M (default: 8-256M)" },
+	{ "--link-speed MBITS", "of the nodes' links, for --explain, as ddl info shows it (default: 10000)" },
 	{ "--help", "this text" },
 	{ NULL, NULL },
 };
 
-enum { TOPOLOGY = 256, NODES, TASKS, DDL, DISTRIBUTION, RANK_ORDER, SIZE };
+enum { TOPOLOGY = 256, NODES, TASKS, DDL, DISTRIBUTION, RANK_ORDER, SIZE, LINK_SPEED };
 
 static const struct option long_options[] = {
 	{ "topology", required_argument, NULL, TOPOLOGY },
@@ -77,12 +79,16 @@ static const struct option long_options[] = {
 	{ "rank-order", no_argument, NULL, RANK_ORDER },
 	{ "explain", no_argument, NULL, FORM_EXPLAIN },
 	{ "size", required_argument, NULL, SIZE },
+	{ "link-speed", required_argument, NULL, LINK_SPEED },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
 
 static int take_option(struct request *request, int option, struct ddl_error *err)
 {
+	int64_t number = 0;
+	int rc;
+
 	switch (option) {
 	case TOPOLOGY:
 		request->topology = optarg;
@@ -103,6 +109,10 @@ static int take_option(struct request *request, int option, struct ddl_error *er
 	case RANK_ORDER:
 		request->by_rank = true;
 		return 0;
+	case LINK_SPEED:
+		rc = ddl__number_parse("link speed", optarg, 1, 100000000, &number, err);
+		request->link_Mbps = (uint32_t)number;
+		return rc;
 	case SIZE:
 		request->sizes = optarg;
 		return 0;
@@ -370,6 +380,8 @@ static int explain(const struct request *request, const struct ddl__view *view, 
 	size_t n = 0;
 	int rc = ddl__sizes_parse(request->sizes ? request->sizes : "8-256M", &sizes, &n, err);
 
+	if (rc == 0 && request->link_Mbps)
+		view->layout->link_Mbps = request->link_Mbps;
 	if (rc == 0)
 		ddl__view_explain(view, sizes, n, stdout);
 	free(sizes);

@@ -156,6 +156,17 @@ static uint64_t choose_spin(const struct ddl__members *members, int rank)
 	return here <= cpus ? SPIN_NS : 0;
 }
 
+/* The slowest link that any node tells of. */
+static uint32_t slowest_link(const struct ddl__members *members)
+{
+	uint32_t slowest = 0;
+	for (int r = 0; r < members->size; r++) {
+		uint32_t speed = members->places[r].link_Mbps;
+		slowest = speed && (!slowest || speed < slowest) ? speed : slowest;
+	}
+	return slowest;
+}
+
 /* Takes the tuning over if it was measured on a job of this shape. */
 static void adopt_tuning(struct ddl_comm *comm, struct ddl__members *members)
 {
@@ -185,9 +196,11 @@ static int adopt_members(struct ddl_comm *comm, struct ddl__members *members, st
 	members->plan = NULL;
 	int rc = adopt(comm, plan, members->node_of_rank, peers, members->secret, err);
 	free(peers);
-	if (rc == 0)
-		adopt_tuning(comm, members);
-	return rc;
+	if (rc < 0)
+		return rc;
+	comm->layout->link_Mbps = slowest_link(members);
+	adopt_tuning(comm, members);
+	return 0;
 }
 
 /* The chosen interfaces' addresses, in facts' memory. */

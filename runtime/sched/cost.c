@@ -43,11 +43,12 @@ void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout)
 	model->n_ranks = ranks_below(layout, layout->plan->root, model, &height);
 	model->n_levels = height + 1;
 	model->reduce_GBps = REDUCE_GBPS;
+	double network = layout->link_Mbps ? layout->link_Mbps / 8000.0 : NETWORK_GBPS;
 	for (uint32_t l = 0; l < model->n_levels; l++) {
 		struct ddl__level *level = &model->level[l];
 		level->latency_us = l == 0 ? NODE_LATENCY_US : NETWORK_LATENCY_US + (l - 1) * SWITCH_LATENCY_US;
-		level->bandwidth_GBps = l == 0 ? NODE_GBPS : NETWORK_GBPS;
-		level->uplink_GBps = l < 2 ? 0 : NETWORK_GBPS;
+		level->bandwidth_GBps = l == 0 ? NODE_GBPS : network;
+		level->uplink_GBps = l < 2 ? 0 : network;
 	}
 }
 

@@ -6,6 +6,7 @@
 #define DDL_SCHED_LAYOUT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "plan.h"
 
@@ -15,6 +16,7 @@ struct ddl__layout {
 	size_t *node_of_rank;         /* n_ranks indices into plan->nodes */
 	size_t *first;                /* plan->n_nodes+1: where a node's ranks begin in ranks[] */
 	int *ranks;                   /* n_ranks, by node from left to right, ascending within a node */
+	uint32_t link_Mbps;           /* speed of a node's slowest link, as the nodes say; 0 not known */
 };
 
 /* Makes a layout; node_of_rank is copied. Returns 0; -EINVAL (an index out of range); -ENOMEM. */

@@ -70,7 +70,8 @@ struct ddl__place {       /* what is kept of another rank's facts: little, for t
 	const char *address;
 	const char *pattern;
 	const char *machine;
-	uint32_t rails; /* interfaces that carry traffic by rule */
+	uint32_t rails;     /* interfaces that carry traffic by rule */
+	uint32_t link_Mbps; /* speed of the slowest of them; 0 not known */
 };
 
 /* Keeps of the facts what a place holds. fini frees it. -ENOMEM. */

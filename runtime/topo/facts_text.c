@@ -320,6 +320,13 @@ int ddl__place_init(struct ddl__place *place, const struct ddl__facts *facts)
 	}
 	ddl__facts_choose_interfaces(facts, NULL, indices, &rails, NULL);
 	place->rails = (uint32_t)rails;
+	place->link_Mbps = 0;
+	for (size_t i = 0; i < rails; i++) {
+		uint32_t speed = facts->interfaces[indices[i]].loopback ? 0 : facts->interfaces[indices[i]].speed_Mbps;
+
+		if (speed && (!place->link_Mbps || speed < place->link_Mbps))
+			place->link_Mbps = speed;
+	}
 	return 0;
 }
 

@@ -82,6 +82,11 @@ static void a_layout_is_measured_level_by_level(void **state)
 	assert_int_equal(d[2].n, 2);
 	assert_int_equal(d[0].sharing, 1);
 	assert_int_equal(d[2].sharing, 2);
+	assert_near(model.level[1].bandwidth_GBps, 1.25, 1e-9); /* nothing is known */
+	layout->link_Mbps = 400;
+	ddl__model_init(&model, layout);
+	assert_near(model.level[1].bandwidth_GBps, 0.05, 1e-9);
+	assert_near(model.level[2].uplink_GBps, 0.05, 1e-9);
 	ddl__layout_destroy(layout);
 	ddl__plan_destroy(plan);
 }
