@@ -283,13 +283,15 @@ int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **co
 	int rc = ddl__settings_read(options, &settings, err);
 	rc = rc ? rc : ddl__origin_create(&settings, &origin, err);
 	rc = rc ? rc : ddl__boot_open(options, settings.timeout_ms, &boot, err);
-	rc = rc ? rc : ddl__facts_gather("", boot->host, &origin->facts, err);
-	if (rc < 0 || !boot)
-		ddl__origin_destroy(origin);
-	else
-		rc = ddl__comm_make(boot, origin, comm, err);
-	if (boot)
+	if (rc == 0 && boot) {
+		rc = ddl__facts_gather("", boot->host, &origin->facts, err);
+		if (rc == 0) {
+			rc = ddl__comm_make(boot, origin, comm, err);
+			origin = NULL; /* taken over */
+		}
 		boot->ops->close(boot);
+	}
+	ddl__origin_destroy(origin);
 	return rc;
 }
 
