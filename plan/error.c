@@ -54,8 +54,7 @@ const char *ddl__error_reason(char *buffer, size_t size, int code)
 	struct rlimit limit;
 
 	if (code == -EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
-		snprintf(buffer, size,
-			 "%s; the limit of open files is %llu here: raise it with `ulimit -n` before the program starts",
+		snprintf(buffer, size, "%s; the limit of open files is %llu here: raise `ulimit -n` before the program starts",
 			 strerror(-code), (unsigned long long)limit.rlim_cur);
 	else
 		snprintf(buffer, size, "%s", strerror(-code));
