@@ -37,13 +37,13 @@ configure:
 install: all                    ## installs below $(DESTDIR)$(PREFIX)
 	@DESTDIR='$(DESTDIR)' $(CMAKE) --install $(BUILD)
 
-check:                          ## installs what the tests need, then runs all of them (under 12 minutes on 2 cores)
+check:                          ## installs what the tests need, then runs them, also under sanitizers (some minutes on 2 cores)
 	@scripts/install-deps
-	@scripts/check --jobs $(JOBS) --build $(BUILD)
+	@scripts/check --jobs $(JOBS) --build $(BUILD) $(if $(CI),--ci)
 
 check-long:                     ## the same, then the long ones: fuzzing and whatever carries the label "long"
 	@scripts/install-deps
-	@scripts/check --jobs $(JOBS) --build $(BUILD) --long
+	@scripts/check --jobs $(JOBS) --build $(BUILD) --ci --long
 
 demo:                           ## a Slurm cluster on this machine, a job with --ddl=multiring, the traffic on its uplinks
 	@scripts/demo --jobs $(JOBS) --build $(BUILD)

@@ -42,7 +42,7 @@ static void print_row(const struct ddl__view *view, const struct ddl__model *mod
 		why = "asked for by --ddl";
 	else if (chosen == first)
 		why = "nothing is clearly faster";
-	fprintf(out, "  %s: %s\n", wanted ? wanted : chosen->name, why);
+	fprintf(out, "  %s: %s\n", wanted ? wanted : chosen ? chosen->name : "none", why);
 }
 
 void ddl__view_explain(const struct ddl__view *view, const uint64_t *sizes, size_t n, FILE *out)

@@ -143,8 +143,8 @@ void ddl__engine_poke(struct ddl_comm *comm);
 void ddl__engine_settle(struct ddl_comm *comm);
 
 /*
- * Progresses and sleeps until done(context) says so (called with the lock held; must not take it), or the communicator failed unless
- * `even_failed`.
+ * Progresses and sleeps until done(context) says so (called with the lock held; must not take it), or the communicator failed
+ * unless `even_failed`.
  * deadline_ns 0: none. Returns false at the deadline.
  */
 bool ddl__engine_wait(struct ddl_comm *comm, bool (*done)(void *context), void *context, uint64_t deadline_ns, bool even_failed);

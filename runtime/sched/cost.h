@@ -37,8 +37,9 @@ struct ddl__dimension {   /* of a multi-level algorithm */
 };
 
 /*
- * The model of a layout, with the speed of its nodes' links where it is known, and default latencies and bandwidths. Of uplinks the worst is assumed, that they are as narrow as a
- * node's link: that rules out what would suffer, and costs those nothing that cross an uplink once.
+ * The model of a layout: the speed of its nodes' links where it is known, default latencies and bandwidths for the rest. Of uplinks
+ * the worst is assumed, that they are as narrow as a node's link: that rules out what would suffer, and costs those nothing that
+ * cross an uplink once.
  */
 void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout);
 
