@@ -83,7 +83,7 @@ static void prove_all_algorithms(const struct ddl__layout *layout, uint64_t coun
 static void every_schedule_is_proved_for_1_to_64_ranks_on_trees_of_up_to_three_levels(void **state)
 {
 	uint64_t seed = 1;
-	for (int n = 1; n <= 64; n++)
+	for (int n = 1; n <= PROVED_RANKS; n++)
 		for (int levels = 0; levels <= 2; levels++)
 			for (int cyclic = 0; cyclic < 2; cyclic++) {
 				struct world_plan w;
@@ -105,6 +105,93 @@ static void every_schedule_is_proved_for_1_to_64_ranks_on_trees_of_up_to_three_l
 			}
 }
 
+/* ---- every small tree ---- */
+
+struct shape { /* a tree being spelt: digits are nodes with so many ranks, brackets are switches */
+	char text[64];
+	size_t length;
+};
+
+/* Proves the tree that shape spells. */
+static void prove_shape(const struct shape *shape, int n)
+{
+	char text[512] = "1;job=;mode=ring;src=none/tree;tree=root(";
+	size_t nodes = 0, node_of_rank[8];
+	int switches = 0, ranks = 0;
+	for (size_t i = 0; i < shape->length; i++) {
+		char *end = text + strlen(text);
+		char c = shape->text[i];
+		if (c == '(')
+			snprintf(end, 16, "s%d(", switches++);
+		else if (c >= '1' && c <= '9')
+			snprintf(end, 16, "n%zu", nodes);
+		else
+			snprintf(end, 2, "%c", c);
+		for (int r = 0; c >= '1' && c <= '0' + 9 && r < c - '0'; r++)
+			node_of_rank[ranks++] = nodes;
+		nodes += c >= '1' && c <= '9';
+	}
+	strcat(text, ")");
+	struct ddl_error err = { 0 };
+	struct ddl__plan *plan;
+	struct ddl__layout *layout;
+	if (ddl__plan_decode(text, strlen(text), &plan, &err) < 0)
+		fail_msg("%s: %s", text, err.text);
+	assert_int_equal(ranks, n);
+	assert_int_equal(ddl__layout_create(plan, node_of_rank, n, &layout), 0);
+	prove_all_algorithms(layout, (uint64_t)n * 3 + 1, 1, 8, n - 1);
+	ddl__layout_destroy(layout);
+	ddl__plan_destroy(plan);
+}
+
+/*
+ * Spells every way to go on: `left` ranks are to be placed in the current switch, whose parents have left[1], left[2], ... still to
+ * place. levels: switches that may still be nested.
+ */
+static size_t spell(struct shape *shape, int n, const int *left, int depth, int levels)
+{
+	size_t made = 0, length = shape->length;
+	if (left[depth] == 0) {
+		if (depth == 0) {
+			prove_shape(shape, n);
+			return 1;
+		}
+		shape->text[shape->length++] = ')';
+		made = spell(shape, n, left, depth - 1, levels + 1);
+		shape->length = length;
+		return made;
+	}
+	if (length && shape->text[length - 1] != '(')
+		shape->text[shape->length++] = ',';
+	size_t begin = shape->length;
+	for (int part = 1; part <= left[depth]; part++) {
+		int next[4] = { left[0], left[1], left[2], left[3] };
+		next[depth] -= part;
+		shape->text[shape->length++] = (char)('0' + part);
+		made += spell(shape, n, next, depth, levels);
+		shape->length = begin;
+		if (levels > 0) {
+			next[depth + 1] = part;
+			shape->text[shape->length++] = '(';
+			made += spell(shape, n, next, depth + 1, levels - 1);
+			shape->length = begin;
+		}
+	}
+	shape->length = length;
+	return made;
+}
+
+static void every_tree_of_up_to_three_levels_and_five_ranks_is_proved(void **state)
+{
+	static const size_t trees[] = { 0, 3, 17, 101, 608, 3673 };
+	const int largest = PROVED_RANKS == 64 ? 5 : 4;
+	for (int n = 1; n <= largest; n++) {
+		const int left[4] = { n, 0, 0, 0 };
+		struct shape shape = { .length = 0 };
+		assert_int_equal(spell(&shape, n, left, 0, 2), trees[n]);
+	}
+}
+
 static void all_counts_and_ring_numbers_are_proved_for_some_sizes(void **state)
 {
 	static const int sizes[] = { 2, 3, 5, 8, 13 };
@@ -124,7 +211,7 @@ static void all_counts_and_ring_numbers_are_proved_for_some_sizes(void **state)
 static void large_sizes_are_proved(void **state)
 {
 	static const int sizes[] = { 128, 200, 333 };
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && sizes[i] <= PROVED_RANKS_MAX; i++) {
 		struct world_plan w;
 		struct ddl__layout *layout;
 		assert_int_equal(random_plan(200 + i, sizes[i], 2, 1, &w), 0);
@@ -396,6 +483,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_schedule_is_proved_for_1_to_64_ranks_on_trees_of_up_to_three_levels),
+		cmocka_unit_test(every_tree_of_up_to_three_levels_and_five_ranks_is_proved),
 		cmocka_unit_test(all_counts_and_ring_numbers_are_proved_for_some_sizes),
 		cmocka_unit_test(large_sizes_are_proved),
 		cmocka_unit_test(a_ring_crosses_every_uplink_once_in_each_direction),

@@ -140,7 +140,7 @@ static void prove_all(const struct ddl__layout *layout, uint64_t *seed)
 static void every_schedule_is_proved_for_1_to_64_ranks_with_equal_blocks_and_by_counts(void **state)
 {
 	uint64_t seed = 11;
-	for (int n = 1; n <= 64; n++)
+	for (int n = 1; n <= PROVED_RANKS; n++)
 		for (int levels = 0; levels <= 2; levels += n < 24 ? 1 : 2) {
 			struct world_plan w;
 			struct ddl__layout *layout;
@@ -170,7 +170,7 @@ static void small_sizes_are_proved_often(void **state)
 static void large_sizes_are_proved(void **state)
 {
 	static const int sizes[] = { 100, 128, 200 };
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && sizes[i] <= PROVED_RANKS_MAX; i++) {
 		struct world_plan w;
 		struct ddl__layout *layout;
 		size_t n = (size_t)sizes[i], counts[RANKS_MAX];

@@ -13,6 +13,16 @@
 #include "layout.h"
 #include "plan.h"
 
+/*
+ * Up to how many ranks schedules are proved. Under AddressSanitizer, which looks for faults of memory and costs ten times as much,
+ * fewer: the proofs themselves are those of the plain build.
+ */
+#ifdef __SANITIZE_ADDRESS__
+enum { PROVED_RANKS = 20, PROVED_RANKS_MAX = 128 };
+#else
+enum { PROVED_RANKS = 64, PROVED_RANKS_MAX = 1024 };
+#endif
+
 /* splitmix64: the same numbers everywhere. */
 static inline uint64_t next_random(uint64_t *state)
 {
