@@ -46,7 +46,7 @@ int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__setti
 		return ddl__error_set(err, -EINVAL,
 				      "ddl_comm_options: timeout_ms must not be negative, progress_threads be -1, 0 or 1");
 	ddl__options_init(&s->options);
-	const char *mode = environment("DDL_MODE");
+	const char *mode = environment(DDL__MODE_ENV);
 	if (mode && ddl__options_parse(mode, &s->options, err) < 0)
 		return -EINVAL;
 	const char *trace = environment("DDL_TRACE");

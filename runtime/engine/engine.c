@@ -314,7 +314,7 @@ static void doze(struct ddl_comm *comm, int ms)
 {
 	if (comm->polling) { /* another thread looks after the descriptors */
 		struct timespec until;
-		clock_gettime(CLOCK_REALTIME, &until);
+		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_sec += ms / 1000;
 		until.tv_nsec += (long)(ms % 1000) * 1000000;
 		until.tv_sec += until.tv_nsec / 1000000000;
@@ -434,7 +434,11 @@ int ddl__engine_init(struct ddl_comm *comm, struct ddl_error *err)
 	pthread_mutex_init(&comm->lock, NULL);
 	pthread_mutex_init(&comm->queue_lock, NULL);
 	pthread_mutex_init(&comm->cache_lock, NULL);
-	pthread_cond_init(&comm->changed, NULL);
+	pthread_condattr_t attributes;
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&comm->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
 	comm->wake.ready = on_wake;
 	comm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	comm->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
