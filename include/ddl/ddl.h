@@ -21,7 +21,8 @@
  *
  * Threads: every call may come from any thread; a request is used by one thread at a time. Calls that create requests on one
  * communicator are made in the same order on every rank (requests are matched by that order); starts may come in any order.
- * After fork() the child must not touch communicators or requests of its parent.
+ * After fork() the communicators and requests of the parent are of no use in the child: calls return -EOPNOTSUPP or do nothing, and
+ * the parent is not disturbed.
  * Errors: see ddl/error.h. After the first failure on the data path a communicator is aborted: every later call returns that
  * error, and ddl_comm_get_error() tells the sentence.
  */

@@ -271,6 +271,7 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 		ddl_comm_destroy(c);
 		return rc;
 	}
+	ddl__process_enter(c);
 	*comm = c;
 	return 0;
 }
@@ -323,6 +324,7 @@ int ddl__comm_create_loop(struct ddl__loop_world *world, const char *plan_text, 
 		ddl_comm_destroy(c);
 		return rc;
 	}
+	ddl__process_enter(c);
 	*comm = c;
 	return 0;
 }
@@ -350,8 +352,9 @@ static void say_goodbye(struct ddl_comm *comm)
 
 void ddl_comm_destroy(struct ddl_comm *comm)
 {
-	if (!comm)
+	if (!comm || atomic_load(&comm->forked))
 		return;
+	ddl__process_leave(comm);
 	if (comm->layout)
 		say_goodbye(comm);
 	ddl__engine_thread_stop(comm);
@@ -380,6 +383,8 @@ int ddl__comm_fail(struct ddl_comm *comm, int code, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
+	if (atomic_load(&comm->forked))
+		return atomic_load(&comm->failed);
 	pthread_mutex_lock(&comm->lock);
 	int before = atomic_load(&comm->failed);
 	ddl__engine_fail(comm, code, "%s", text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * log.c - the level is read from the environment at the first line, and is one of the library's two globals.
+ * log.c - the level is read from the environment at the first line, and is one of the library's few globals.
  */
 #include "log.h"
 

@@ -43,6 +43,8 @@ int ddl_test(struct ddl_request *request)
 	if (rc)
 		return rc;
 	ddl__engine_poke(request->comm);
+	if (!state(request))
+		ddl__process_progress(request->comm, &(bool){ false });
 	if (ddl__engine_overdue(request))
 		ddl__engine_wait(request->comm, settled, request, 1, false); /* one pass: fails it */
 	return state(request);
@@ -58,7 +60,7 @@ int ddl_wait(struct ddl_request *request)
 
 int ddl_request_free(struct ddl_request *request)
 {
-	if (!request)
+	if (!request || atomic_load(&request->comm->forked))
 		return 0;
 	if (atomic_load(&request->active)) {
 		if (!atomic_load(&request->comm->failed))

@@ -22,7 +22,7 @@
 #include "log.h"
 #include "trace.h"
 
-enum { EVENTS_A_PASS = 64, SLEEP_MS_MAX = 1000 };
+enum { EVENTS_A_PASS = 64, SLEEP_MS_MAX = 1000, SLEEP_MS_BUSY = 1 };
 
 static void relax(void)
 {
@@ -283,6 +283,18 @@ void ddl__engine_poke(struct ddl_comm *comm)
 	}
 }
 
+bool ddl__engine_lend(struct ddl_comm *comm, bool *any)
+{
+	if (pthread_mutex_trylock(&comm->lock))
+		return true; /* who holds it may be about to go */
+	bool ours = !comm->polling && (comm->active || atomic_load(&comm->queued));
+	if (ours)
+		*any |= progress(comm);
+	ours = ours && comm->active;
+	leave(comm);
+	return ours;
+}
+
 void ddl__engine_settle(struct ddl_comm *comm)
 {
 	pthread_mutex_lock(&comm->lock);
@@ -351,9 +363,11 @@ bool ddl__engine_wait(struct ddl_comm *comm, bool (*done)(void *context), void *
 		if (any)
 			moved = now;
 		bool sleepy = !finished && !late && !any && now - moved >= comm->spin_ns;
-		if (sleepy) {
+		bool others = false, busy = sleepy && ddl__process_progress(comm, &others);
+		if (sleepy && !others) {
 			uint64_t ms = deadline_ns ? (deadline_ns - now) / 1000000 + 1 : SLEEP_MS_MAX;
-			doze(comm, (int)(ms < SLEEP_MS_MAX ? ms : SLEEP_MS_MAX));
+			uint64_t most = busy ? SLEEP_MS_BUSY : SLEEP_MS_MAX; /* our descriptors do not tell of the others */
+			doze(comm, (int)(ms < most ? ms : most));
 			moved = ddl__now_ns();
 		}
 		leave(comm);

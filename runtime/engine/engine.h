@@ -122,6 +122,8 @@ struct ddl_comm {
 	bool has_thread;
 	atomic_bool stop;         /* tells it to end */
 	struct ddl__trace *trace; /* owned; NULL: none */
+	struct ddl_comm *next;    /* of this process's */
+	atomic_bool forked;       /* this process is a child of the one that made it: nothing may be touched */
 };
 
 /* engine.c: the communicator's machinery. init leaves everything destroyable by fini. */
@@ -149,6 +151,9 @@ void ddl__engine_settle(struct ddl_comm *comm);
  */
 bool ddl__engine_wait(struct ddl_comm *comm, bool (*done)(void *context), void *context, uint64_t deadline_ns, bool even_failed);
 
+/* A pass for a communicator that nobody waits for, if it is free. Sets *any if something moved; returns whether to come back. */
+bool ddl__engine_lend(struct ddl_comm *comm, bool *any);
+
 /* Records the first failure, completes all active requests with it and wakes everyone; the peers are told. The lock is held. */
 void ddl__engine_fail(struct ddl_comm *comm, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -157,6 +162,13 @@ bool ddl__engine_overdue(const struct ddl_request *request);
 
 /* Fails the communicator if an active request is overdue. The lock is held. */
 void ddl__engine_check_deadline(struct ddl_request *request);
+
+/* process.c: the communicators of this process, from when they are made until they are destroyed. */
+void ddl__process_enter(struct ddl_comm *comm);
+void ddl__process_leave(struct ddl_comm *comm);
+
+/* A pass for the others of this process that have active requests; returns whether there are such. */
+bool ddl__process_progress(const struct ddl_comm *comm, bool *any);
 
 /* request.c: one request. create takes the lock itself. */
 int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algorithm, const struct ddl__request_args *args,

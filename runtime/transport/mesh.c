@@ -547,6 +547,20 @@ bool ddl__mesh_done(const struct ddl__transport *transport)
 	return true;
 }
 
+void ddl__mesh_forked(struct ddl__transport *transport)
+{
+	const struct ddl__mesh *mesh = (const struct ddl__mesh *)transport;
+
+	for (int i = 0; i < mesh->n_ranks; i++)
+		if (mesh->links[i] && mesh->links[i]->stream)
+			close(mesh->links[i]->stream->fd);
+	for (size_t i = 0; i < DDL__MESH_STRANGERS; i++)
+		if (mesh->strangers[i].stream)
+			close(mesh->strangers[i].stream->fd);
+	close(mesh->listen_fd);
+	close(mesh->timer_fd);
+}
+
 uint64_t ddl__mesh_dropped(const struct ddl__transport *transport)
 {
 	return ((const struct ddl__mesh *)transport)->n_dropped;

@@ -203,6 +203,7 @@ bool ddl__mesh_reaches(const struct ddl__transport *transport, int peer);
 void ddl__mesh_abort(struct ddl__transport *transport, int code, const char *text);
 void ddl__mesh_goodbye(struct ddl__transport *transport);
 bool ddl__mesh_done(const struct ddl__transport *transport);
+void ddl__mesh_forked(struct ddl__transport *transport);
 uint64_t ddl__mesh_dropped(const struct ddl__transport *transport); /* strangers sent away so far */
 
 struct ddl__link *ddl__mesh_link(struct ddl__mesh *mesh, int peer); /* makes it if there is none; NULL: no memory */

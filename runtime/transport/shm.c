@@ -575,6 +575,21 @@ static void shm_sleeping(struct ddl__transport *transport, bool on)
 	atomic_store(&((struct shm *)transport)->doorbell->sleeping, on ? 1u : 0u);
 }
 
+static void shm_forked(struct ddl__transport *transport)
+{
+	const struct shm *shm = (const struct shm *)transport;
+
+	for (int i = 0; i < shm->mesh.n_ranks; i++) {
+		const struct shm_link *link = (const struct shm_link *)shm->mesh.links[i];
+
+		if (link && link->doorbell)
+			close(link->bell_fd);
+	}
+	close(shm->doorbell_fd);
+	close(shm->bell_fd);
+	ddl__mesh_forked(transport);
+}
+
 static void shm_close(struct ddl__transport *transport)
 {
 	if (!transport)
@@ -605,4 +620,5 @@ const struct ddl__transport_ops ddl__transport_shm = {
 	.goodbye = ddl__mesh_goodbye,
 	.done = ddl__mesh_done,
 	.close = shm_close,
+	.forked = shm_forked,
 };

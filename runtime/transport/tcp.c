@@ -633,4 +633,5 @@ const struct ddl__transport_ops ddl__transport_tcp = {
 	.goodbye = ddl__mesh_goodbye,
 	.done = ddl__mesh_done,
 	.close = tcp_close,
+	.forked = ddl__mesh_forked,
 };

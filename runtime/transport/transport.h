@@ -128,6 +128,8 @@ struct ddl__transport_ops {
 	void (*goodbye)(struct ddl__transport *transport);
 	bool (*done)(const struct ddl__transport *transport);
 	void (*close)(struct ddl__transport *transport); /* NULL does nothing; all lanes are closed before */
+	/* In a child after a fork: closes its copies of the descriptors and does nothing else. NULL op allowed: there are none. */
+	void (*forked)(struct ddl__transport *transport);
 };
 
 struct ddl__transport { /* first field of each member's own struct */

@@ -8,3 +8,8 @@ add_executable(split_parts split_parts.c)
 target_link_libraries(split_parts PRIVATE ddl)
 set_target_properties(split_parts PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 ddl_bats_test(split)
+# What kin.bats starts.
+add_executable(kin kin.c)
+target_link_libraries(kin PRIVATE ddl)
+set_target_properties(kin PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+ddl_bats_test(kin)
