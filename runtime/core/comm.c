@@ -75,12 +75,13 @@ static int check_names(const char *list, struct ddl_error *err)
 	}
 	for (const char *at = list; at && *at;) {
 		size_t length = strcspn(at, ",");
+		char word[64];
 		bool known = false;
 		for (const struct ddl__transport_ops *const *ops = ddl__transports; *ops; ops++)
 			known |= strlen((*ops)->name) == length && strncmp((*ops)->name, at, length) == 0;
 		if (!known)
-			return ddl__error_set(err, -ENOENT, "no transport \"%.*s\" (DDL_TRANSPORTS): choose from %s", (int)length,
-					      at, names);
+			return ddl__error_set(err, -ENOENT, "no transport \"%s\" (DDL_TRANSPORTS): choose from %s",
+					      ddl__error_word(word, sizeof(word), at, length), names);
 		at += length + (at[length] == ',');
 	}
 	return 0;

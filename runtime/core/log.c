@@ -6,10 +6,13 @@
 
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "error.h"
 
 static atomic_int level_set = -1;
 
@@ -21,10 +24,18 @@ static int level_now(void)
 		return level;
 	level = DDL__LOG_WARNING;
 	const char *wanted = getenv("DDL_LOG");
-	for (int i = 0; wanted && i < 4; i++)
-		if (strcmp(wanted, names[i]) == 0)
+	char word[64];
+	bool known = !wanted || !*wanted;
+	for (int i = 0; wanted && i < 4; i++) {
+		if (strcmp(wanted, names[i]) == 0) {
 			level = i;
+			known = true;
+		}
+	}
 	atomic_store(&level_set, level);
+	if (!known)
+		ddl__log(DDL__LOG_WARNING, "DDL_LOG=%s is no level: choose from error, warning, info, debug",
+			 ddl__error_word(word, sizeof(word), wanted, strlen(wanted)));
 	return level;
 }
 

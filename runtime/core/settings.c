@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "log.h"
 #include "plan.h"
 
 enum { TIMEOUT_S_DEFAULT = 600, TIMEOUT_S_MAX = 86400 };
@@ -25,13 +26,14 @@ static const char *environment(const char *name)
 static int read_number(const char *name, long min, long max, int *value, struct ddl_error *err)
 {
 	const char *text = environment(name);
-	char *end;
+	char *end, word[64];
 	if (!text)
 		return 0;
 	errno = 0;
 	long number = strtol(text, &end, 10);
 	if (errno || *end || number < min || number > max)
-		return ddl__error_set(err, -EINVAL, "%s=%s is not a whole number from %ld to %ld", name, text, min, max);
+		return ddl__error_set(err, -EINVAL, "%s=%s is not a whole number from %ld to %ld", name,
+				      ddl__error_word(word, sizeof(word), text, strlen(text)), min, max);
 	*value = (int)number;
 	return 0;
 }
@@ -62,5 +64,7 @@ int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__setti
 	if (rc == 0 && s->progress_threads < 0)
 		rc = read_number("DDL_PROGRESS", 0, 1, &s->progress_threads, err);
 	s->timeout_ms = o->timeout_ms ? o->timeout_ms : seconds * 1000;
+	ddl__log(DDL__LOG_DEBUG, "deadline %d ms, transports %s, interfaces %s", s->timeout_ms,
+		 s->transports ? s->transports : "all", s->interfaces ? s->interfaces : "by rule");
 	return rc;
 }

@@ -9,6 +9,7 @@
 #include "engine.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -414,7 +415,14 @@ static void *serve(void *context)
 
 int ddl__engine_thread_start(struct ddl_comm *comm, struct ddl_error *err)
 {
+	static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP, SIGPROF };
+	sigset_t set, before;
+	sigfillset(&set); /* the program's signals are for its own threads, but for what this one raises itself */
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		sigdelset(&set, own[i]);
+	pthread_sigmask(SIG_SETMASK, &set, &before);
 	int rc = pthread_create(&comm->thread, NULL, serve, comm);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc)
 		return ddl__error_set(err, -rc, "the service thread could not be made: %s", strerror(rc));
 	comm->has_thread = true;

@@ -75,7 +75,7 @@ const char *ddl__collective_name(enum ddl__collective collective)
 
 int ddl__select(enum ddl__collective collective, const char *wanted, const struct ddl__algorithm **algorithm, struct ddl_error *err)
 {
-	char names[256] = "";
+	char names[256] = "", word[64];
 	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
 		if (a->collective != collective)
 			continue;
@@ -87,7 +87,7 @@ int ddl__select(enum ddl__collective collective, const char *wanted, const struc
 		snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", a->name);
 	}
 	return ddl__error_set(err, -EOPNOTSUPP, "no algorithm \"%s\" for %s: choose from %s, or none to let the library choose",
-			      wanted, ddl__collective_name(collective), names);
+			      ddl__error_word(word, sizeof(word), wanted, strlen(wanted)), ddl__collective_name(collective), names);
 }
 
 const char *ddl__select_wanted(const struct ddl__options *options)

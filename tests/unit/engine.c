@@ -7,7 +7,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <dirent.h>
 #include <errno.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include "engine_world.h"
 
@@ -292,6 +295,47 @@ static void blocking_calls_share_requests_whatever_the_buffers(void **state)
 	run_threads(&w, call_blocking, threads);
 	for (int r = 0; r < w.n; r++)
 		assert_int_equal(threads[r].rc, 0);
+	world_fini(&w);
+}
+
+/* Signals that a thread of this process blocks, as a mask; the main thread's for 0 others. */
+static uint64_t blocked_by_others(int *n)
+{
+	uint64_t all = ~(uint64_t)0;
+	DIR *tasks = opendir("/proc/self/task");
+	const struct dirent *entry;
+	assert_non_null(tasks);
+	for (*n = 0; (entry = readdir(tasks));) {
+		char path[300], line[256];
+		unsigned long long mask;
+		if (entry->d_name[0] == '.' || atoi(entry->d_name) == getpid())
+			continue;
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", entry->d_name);
+		FILE *status = fopen(path, "r");
+		while (status && fgets(line, sizeof(line), status)) {
+			if (sscanf(line, "SigBlk: %llx", &mask) == 1) {
+				all &= mask;
+				++*n;
+			}
+		}
+		if (status)
+			fclose(status);
+	}
+	closedir(tasks);
+	return all;
+}
+
+static void the_service_thread_takes_no_signals(void **state)
+{
+	struct world w;
+	int before, after;
+	world_init(&w, 1, 5, TIMEOUT_MS);
+	blocked_by_others(&before);
+	assert_int_equal(ddl__engine_thread_start(w.comms[0], NULL), 0);
+	uint64_t blocked = blocked_by_others(&after);
+	assert_int_equal(after, before + 1);
+	if (before == 0) /* a sanitizer may have threads of its own */
+		assert_true(blocked >> (SIGTERM - 1) & blocked >> (SIGALRM - 1) & blocked >> (SIGUSR1 - 1) & 1);
 	world_fini(&w);
 }
 
@@ -671,6 +715,7 @@ int main(void)
 		cmocka_unit_test(a_barrier_completes_nowhere_before_the_last_rank_started_it),
 		cmocka_unit_test(requests_started_in_any_order_complete),
 		cmocka_unit_test(blocking_calls_share_requests_whatever_the_buffers),
+		cmocka_unit_test(the_service_thread_takes_no_signals),
 		cmocka_unit_test(blocking_calls_work_beside_a_service_thread),
 		cmocka_unit_test(two_threads_of_a_rank_may_wait_at_once),
 		cmocka_unit_test(the_death_of_a_rank_is_told_to_all_others_by_name),

@@ -83,6 +83,15 @@ ranks() {
 	expect_refusal 1 'no transport "pigeon"' "$ddl" perf allreduce --transports pigeon
 }
 
+@test "words of the environment that are not known are said, in printable letters" {
+	local escape=$'\e[31mred'
+	expect_refusal 1 'no algorithm "?[31mred"' env DDL_ALGO="$escape" "$ddl" perf broadcast --algorithm "$escape" --sizes 8 --json
+	expect_refusal 1 'DDL_TIMEOUT=?[31mred is not' env DDL_TIMEOUT="$escape" "$ddl" perf barrier
+	expect_refusal 1 'no transport "?[31mred"' env DDL_TRANSPORTS="$escape" "$ddl" perf barrier
+	DDL_LOG=$escape run -0 --separate-stderr "$ddl" perf barrier --iters 1
+	[ "$stderr" = "ddl: DDL_LOG=?[31mred is no level: choose from error, warning, info, debug" ]
+}
+
 @test "a full disk is not taken for success" {
 	fill_disk() { "$@" >/dev/full; }
 	run -1 fill_disk "$ddl" info
