@@ -220,15 +220,6 @@ static int check_row(struct ddl__perf *perf, const struct ddl__perf_row *row, bo
 	return 0;
 }
 
-static const char *algorithm_name(uint32_t id)
-{
-	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
-		if (a->id == id)
-			return a->name;
-	}
-	return "unknown";
-}
-
 /* The type that travelled: the elements' own, or another. */
 static const char *wire_name(const struct ddl__perf *perf, const struct ddl__call *call)
 {
@@ -279,7 +270,7 @@ int ddl__perf_measure(struct ddl__perf *perf, const struct ddl__perf_row *row, s
 	if (rc == 0) {
 		call = &perf->requests[0]->call;
 		result->starts = perf->starts;
-		result->algorithm = algorithm_name(call->algorithm);
+		result->algorithm = ddl__algorithm_name(call->algorithm);
 		result->rings = (int)call->rings;
 		result->wire_bytes = row->bytes;
 		if (call->wire == DDL_WIRE_BFLOAT16 || call->wire == DDL_WIRE_FLOAT16)

@@ -43,12 +43,12 @@ void ddl__call_describe(const struct ddl__call *call, char *text, size_t size)
 	if (call->collective == DDL__BARRIER)
 		snprintf(text, size, "%s", name);
 	else if (call->op == 0)
-		snprintf(text, size, "%s of %s%s%s%s (priority %d, %u rings, algorithm %u)", name, count, type, counts, root,
-			 call->priority, call->rings, call->algorithm);
+		snprintf(text, size, "%s of %s%s%s%s (priority %d, %u rings, %s)", name, count, type, counts, root, call->priority,
+			 call->rings, ddl__algorithm_name(call->algorithm));
 	else
-		snprintf(text, size, "%s of %s%s%s%s (%s, wire %s, priority %d, %u rings, algorithm %u)", name, count, type, counts,
-			 root, ddl__op_name((enum ddl_op)call->op), ddl__wire_name((enum ddl_wire)call->wire), call->priority,
-			 call->rings, call->algorithm);
+		snprintf(text, size, "%s of %s%s%s%s (%s, wire %s, priority %d, %u rings, %s)", name, count, type, counts, root,
+			 ddl__op_name((enum ddl_op)call->op), ddl__wire_name((enum ddl_wire)call->wire), call->priority,
+			 call->rings, ddl__algorithm_name(call->algorithm));
 }
 
 struct ddl__call ddl__request_call(const struct ddl_request *request, int peer)

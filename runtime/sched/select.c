@@ -73,6 +73,14 @@ const char *ddl__collective_name(enum ddl__collective collective)
 	return "unknown collective";
 }
 
+const char *ddl__algorithm_name(uint32_t id)
+{
+	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++)
+		if (a->id == id)
+			return a->name;
+	return "unknown algorithm";
+}
+
 int ddl__select(enum ddl__collective collective, const char *wanted, const struct ddl__algorithm **algorithm, struct ddl_error *err)
 {
 	char names[256] = "", word[64];

@@ -26,6 +26,9 @@ extern const struct ddl__algorithm ddl__algorithms[];
 /* "all-reduce", "broadcast", "barrier". Static. */
 const char *ddl__collective_name(enum ddl__collective collective);
 
+/* The name of an id; "unknown algorithm" for none of the table's. Static. */
+const char *ddl__algorithm_name(uint32_t id);
+
 /*
  * Finds by name; NULL: the first of the collective. Returns 0; -EOPNOTSUPP (no such algorithm for this collective: the sentence
  * lists those that exist).
