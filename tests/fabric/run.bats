@@ -227,3 +227,10 @@ run_ddl() {
 	[ "$status" -eq 0 ]
 	[ "$(grep -c '\] ok ' <<<"$output")" -eq 4 ]
 }
+
+@test "ddl itself is found where it was started from, also outside of PATH" {
+	run env PATH=/usr/bin:/bin "$ddl" run -n 2 ddl perf barrier --iters 2 --json
+	echo "$output"
+	[ "$status" -eq 0 ]
+	grep -q '"ranks":2' <<<"$output"
+}
