@@ -68,7 +68,7 @@ static void job_fini(struct job *job)
 	ddl__plan_destroy(job->plan);
 }
 
-/* Sends and elements sent by one rank, by the highest digit in which the peer differs from it, numbers written in the radices dims. */
+/* Sends and elements sent by one rank, by the highest digit in which the peer differs from it (numbers in the radices dims). */
 static void count_sent(const struct job *job, int rank, const uint32_t *dims, size_t n_dims, uint64_t *sends, uint64_t *elements)
 {
 	memset(sends, 0, n_dims * sizeof(*sends));
