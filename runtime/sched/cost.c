@@ -44,6 +44,9 @@ void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout)
 	model->n_levels = height + 1;
 	model->reduce_GBps = REDUCE_GBPS;
 	double network = layout->link_Mbps ? layout->link_Mbps / 8000.0 : NETWORK_GBPS;
+	const struct ddl__options *options = &layout->plan->options;
+	memcpy(model->dims, options->dims, sizeof(model->dims));
+	model->n_dims = options->n_dims;
 	for (uint32_t l = 0; l < model->n_levels; l++) {
 		struct ddl__level *level = &model->level[l];
 		level->latency_us = l == 0 ? NODE_LATENCY_US : NETWORK_LATENCY_US + (l - 1) * SWITCH_LATENCY_US;
@@ -72,8 +75,24 @@ static uint32_t sharing_at(const struct ddl__model *model, uint32_t level)
 	return level == 0 ? 1 : model->level[0].ranks;
 }
 
+static size_t split(const struct ddl__model *model, struct ddl__dimension *dimensions)
+{
+	size_t made = 0;
+	uint64_t block = 1;
+	for (uint32_t i = 0; i < model->n_dims; i++) {
+		block *= model->dims[i];
+		if (model->dims[i] < 2)
+			continue;
+		uint32_t level = level_of(model, block);
+		dimensions[made++] = (struct ddl__dimension){ model->dims[i], level, sharing_at(model, level) };
+	}
+	return made;
+}
+
 size_t ddl__model_dimensions(const struct ddl__model *model, struct ddl__dimension *dimensions)
 {
+	if (model->n_dims)
+		return split(model, dimensions);
 	size_t n = 0;
 	uint32_t below = 1;
 	for (uint32_t l = 0; l < model->n_levels; l++) {
@@ -84,20 +103,6 @@ size_t ddl__model_dimensions(const struct ddl__model *model, struct ddl__dimensi
 		below = model->level[l].ranks;
 	}
 	return n;
-}
-
-size_t ddl__model_split(const struct ddl__model *model, const uint32_t *dims, size_t n, struct ddl__dimension *dimensions)
-{
-	size_t made = 0;
-	uint64_t block = 1;
-	for (size_t i = 0; i < n; i++) {
-		block *= dims[i];
-		if (dims[i] < 2)
-			continue;
-		uint32_t level = level_of(model, block);
-		dimensions[made++] = (struct ddl__dimension){ dims[i], level, sharing_at(model, level) };
-	}
-	return made;
 }
 
 /* Time of `bytes` that each of a node's `sharing` ranks sends at that level: the slower of the node's link and the uplink. */
@@ -131,24 +136,20 @@ double ddl__cost_ring(const struct ddl__model *model, double bytes)
 	return 2 * (n - 1) * latency + transfer + reduce_us(model, part / 2);
 }
 
-double ddl__cost_dimensions(const struct ddl__model *model, const struct ddl__dimension *dimensions, size_t n, double bytes)
-{
-	double us = 0;
-	for (size_t i = 0; i < n; i++) {
-		const struct ddl__dimension *d = &dimensions[i];
-		us += 2 * ((d->n - 1) * model->level[d->level].latency_us * (1 + model->level[d->level].uneven) +
-			   transfer_us(model, d->level, d->sharing, (d->n - 1.0) / d->n * bytes)) +
-		      reduce_us(model, (d->n - 1.0) / d->n * bytes);
-		bytes /= d->n;
-	}
-	return us;
-}
-
 double ddl__cost_multiring(const struct ddl__model *model, double bytes)
 {
 	struct ddl__dimension dimensions[DDL__LEVELS_MAX];
 	size_t n = ddl__model_dimensions(model, dimensions);
-	return ddl__cost_dimensions(model, dimensions, n, bytes);
+	double us = 0;
+	for (size_t i = 0; i < n; i++) {
+		const struct ddl__dimension *d = &dimensions[i];
+		double part = (d->n - 1.0) / d->n * bytes;
+		us += 2 * ((d->n - 1) * model->level[d->level].latency_us * (1 + model->level[d->level].uneven) +
+			   transfer_us(model, d->level, d->sharing, part)) +
+		      reduce_us(model, part);
+		bytes /= d->n;
+	}
+	return us;
 }
 
 /* Rounds of a hypercube over the ranks in ring order: in round k partners are 2^k apart. halve: each carries half of the last. */

@@ -26,8 +26,10 @@ struct ddl__level {
 struct ddl__model {
 	uint32_t n_levels; /* at least 1 */
 	struct ddl__level level[DDL__LEVELS_MAX];
-	uint32_t n_ranks;   /* of all */
-	double reduce_GBps; /* bytes that a rank reduces; 0: no time is counted for it */
+	uint32_t n_ranks;             /* of all */
+	double reduce_GBps;           /* bytes that a rank reduces; 0: no time is counted for it */
+	uint32_t dims[DDL__DIMS_MAX]; /* what the user gave for multiring */
+	uint32_t n_dims;              /* how many; 0: those of the tree */
 };
 
 struct ddl__dimension {   /* of a multi-level algorithm */
@@ -43,11 +45,11 @@ struct ddl__dimension {   /* of a multi-level algorithm */
  */
 void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout);
 
-/* The dimensions of the model's tree: one a level that joins anything. dimensions: room for DDL__LEVELS_MAX. Returns how many. */
+/*
+ * The dimensions of multiring: those that the user gave (of neighbours in ring order, as ddl__groups_from_dims() takes them), else
+ * those of the tree, one a level that joins anything. dimensions: room for DDL__LEVELS_MAX. Returns how many.
+ */
 size_t ddl__model_dimensions(const struct ddl__model *model, struct ddl__dimension *dimensions);
-
-/* The same for dims of neighbours in ring order, as ddl__groups_from_dims() takes them. dimensions: room for n. */
-size_t ddl__model_split(const struct ddl__model *model, const uint32_t *dims, size_t n, struct ddl__dimension *dimensions);
 
 /*
  * Predicted time in microseconds of an all-reduce of `bytes` on the wire, S. To each comes what a rank reduces, at reduce_GBps:
@@ -56,13 +58,12 @@ size_t ddl__model_split(const struct ddl__model *model, const uint32_t *dims, si
  *              a_i counts twice where groups of different size meet
  *   doubling   sum_k [ a_k + S * q_k/B_k ] over the rounds k, and one more where N is no power of two
  *   halving    2 * sum_k [ a_k + S/2^(k+1) * q_k/B_k ], and two more
- *   tree       2 * ceil(log2 N) * a_max + 2 * S/B_min
+ *   tree       2 * ceil(log2 N) * a_max + 2 * S * q/B_min
  *   knomial    2 * ceil(log4 N) * (a_max + 2 a_0' + 3 S * q/B_min): radix 4, a_0' the work of one message
- *   direct     2 * (N-1) * a_0' + 2(N-1)/N * S * q/B
+ *   direct     2 * (a_top + (N-1) * a_0') + 2(N-1)/N * S * q/B
  */
 double ddl__cost_ring(const struct ddl__model *model, double bytes);
 double ddl__cost_multiring(const struct ddl__model *model, double bytes);
-double ddl__cost_dimensions(const struct ddl__model *model, const struct ddl__dimension *dimensions, size_t n, double bytes);
 double ddl__cost_doubling(const struct ddl__model *model, double bytes);
 double ddl__cost_halving(const struct ddl__model *model, double bytes);
 double ddl__cost_tree(const struct ddl__model *model, double bytes);

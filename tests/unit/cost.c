@@ -23,11 +23,12 @@ static struct ddl__model worked_example(void)
 	return model;
 }
 
-static double split_cost(const struct ddl__model *model, const uint32_t *dims, size_t n, double bytes)
+static double split_cost(const struct ddl__model *tree, const uint32_t *dims, uint32_t n, double bytes)
 {
-	struct ddl__dimension dimensions[DDL__LEVELS_MAX];
-	size_t made = ddl__model_split(model, dims, n, dimensions);
-	return ddl__cost_dimensions(model, dimensions, made, bytes);
+	struct ddl__model model = *tree;
+	memcpy(model.dims, dims, n * sizeof(*dims));
+	model.n_dims = n;
+	return ddl__cost_multiring(&model, bytes);
 }
 
 static void assert_near(double got, double want, double within)
@@ -82,6 +83,13 @@ static void a_layout_is_measured_level_by_level(void **state)
 	assert_int_equal(d[2].n, 2);
 	assert_int_equal(d[0].sharing, 1);
 	assert_int_equal(d[2].sharing, 2);
+	plan->options.n_dims = 2; /* as --ddl=multiring,dims=3x3 has it */
+	plan->options.dims[0] = plan->options.dims[1] = 3;
+	ddl__model_init(&model, layout);
+	assert_int_equal(ddl__model_dimensions(&model, d), 2);
+	assert_int_equal(d[0].n, 3);
+	assert_int_equal(d[0].level, 1);
+	assert_int_equal(d[1].level, 2);
 	assert_near(model.level[1].bandwidth_GBps, 1.25, 1e-9); /* nothing is known */
 	layout->link_Mbps = 400;
 	ddl__model_init(&model, layout);
