@@ -3,69 +3,24 @@
  * chain.c - broadcast along the ring order: the root sends to its successor, each rank stores and passes on, slice by slice. Every
  * rank receives the data once and every uplink carries it once in each direction at most; the chain fills in N-2 slices.
  */
-#include "schedule.h"
+#include "chain_lanes.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
-enum { SLOTS = 8, SLICES = 16, GRAIN = 16 };
-enum { SLICE_BYTES_MAX = 256 * 1024, SLICE_BYTES_MIN = 16 * 1024 };
-
-static int build_lane(const struct ddl__build *build, struct ddl__steps *lane, const int *order, uint64_t begin, uint64_t count)
+static void add(const struct ddl__chain *chain, struct ddl__steps *lane)
 {
-	uint64_t n = (uint64_t)build->layout->n_ranks, me = 0, root = 0;
-	if (count == 0)
-		return 0;
-	while (order[me] != build->rank)
-		me++;
-	while (order[root] != build->root)
-		root++;
-	uint64_t distance = (me + n - root) % n; /* from the root along the chain */
-	if (distance > 0)
-		lane->recv_peer = order[(me + n - 1) % n];
-	if (distance < n - 1)
-		lane->send_peer = order[(me + 1) % n];
-	int rc = ddl__schedule_reserve(lane, 1);
-	if (rc < 0)
-		return rc;
-	enum ddl__step_kind kind = distance == 0 ? DDL__SEND : distance < n - 1 ? DDL__RECV_STORE_SEND : DDL__RECV;
-	ddl__schedule_add(lane, kind, DDL__INPUT, begin, DDL__OUTPUT, begin, count);
-	return 0;
+	bool first = chain->distance == 0, last = chain->distance == chain->n - 1;
+	if (!first)
+		lane->recv_peer = chain->before;
+	if (!last)
+		lane->send_peer = chain->after;
+	if (chain->n > 1)
+		ddl__schedule_add(lane,
+				  first  ? DDL__SEND
+				  : last ? DDL__RECV
+					 : DDL__RECV_STORE_SEND,
+				  DDL__INPUT, chain->begin, DDL__OUTPUT, chain->begin, chain->count);
 }
 
 int ddl__build_chain(const struct ddl__build *build, struct ddl__schedule **schedule)
 {
-	int n = build->layout->n_ranks;
-	struct ddl__schedule *s;
-	int rc = ddl__schedule_create(n > 1 && build->count ? build->rings : 0, &s);
-	if (rc < 0)
-		return rc;
-	int *order = calloc((size_t)n, sizeof(*order));
-	if (!order) {
-		ddl__schedule_destroy(s);
-		return -ENOMEM;
-	}
-	uint64_t max = (build->slice_bytes ? build->slice_bytes : SLICE_BYTES_MAX) / build->wire_bytes;
-	uint64_t min = SLICE_BYTES_MIN / build->wire_bytes;
-	max = max ? max : 1;
-	uint64_t slice = build->count / build->rings / SLICES;
-	slice = slice > min ? slice : min;
-	s->slots = SLOTS;
-	s->slice_elements = slice < max ? slice : max;
-	if (s->slice_elements > build->count && build->count)
-		s->slice_elements = build->count;
-	for (uint32_t r = 0; r < s->n_lanes; r++) {
-		uint64_t begin, count;
-		ddl__split(build->count, build->rings, r, GRAIN, &begin, &count);
-		ddl__layout_order(build->layout, r, order);
-		rc = build_lane(build, &s->lanes[r], order, begin, count);
-		if (rc < 0) {
-			free(order);
-			ddl__schedule_destroy(s);
-			return rc;
-		}
-	}
-	free(order);
-	*schedule = s;
-	return 0;
+	return ddl__build_chains(build, add, schedule);
 }
