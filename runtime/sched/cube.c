@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int ddl__cube_init(const struct ddl__layout *layout, int rank, struct ddl__cube *cube)
+enum { SLOTS = 8, STEP_SLICES = SLOTS / 2 };
+
+static int cube_init(const struct ddl__layout *layout, int rank, struct ddl__cube *cube)
 {
 	uint32_t n = (uint32_t)layout->n_ranks, position = 0;
 	*cube = (struct ddl__cube){ .order = calloc(n, sizeof(*cube->order)), .n = 1 };
@@ -26,7 +28,7 @@ int ddl__cube_init(const struct ddl__layout *layout, int rank, struct ddl__cube 
 	return 0;
 }
 
-void ddl__cube_fini(struct ddl__cube *cube)
+static void cube_fini(struct ddl__cube *cube)
 {
 	free(cube->order);
 }
@@ -39,4 +41,41 @@ int ddl__cube_rank(const struct ddl__cube *cube, uint32_t member)
 int ddl__cube_extra(const struct ddl__cube *cube, uint32_t member)
 {
 	return member < cube->extras ? cube->order[2 * member] : -1;
+}
+
+int ddl__cube_build(const struct ddl__build *build, const struct ddl__cube_algorithm *algorithm, struct ddl__schedule **schedule)
+{
+	struct ddl__cube_maker m = { 0 };
+	if (build->layout->n_ranks == 1 || build->count == 0)
+		return ddl__build_ring(build, schedule);
+	int rc = cube_init(build->layout, build->rank, &m.cube);
+	if (rc < 0)
+		return rc;
+	struct ddl__schedule *s;
+	rc = ddl__schedule_create(algorithm->lanes(&m.cube), &s);
+	if (rc < 0)
+		goto fini_cube;
+	struct ddl__pieces pieces = ddl__pieces_choose(build, algorithm->in_chunks ? m.cube.n : 1, algorithm->slice_bytes);
+	m.stages.schedule = s;
+	m.stages.room = pieces.slice * STEP_SLICES;
+	m.grain = pieces.grain;
+	s->slots = SLOTS;
+	s->slice_elements = pieces.slice;
+	algorithm->set_peers(&m);
+	for (uint64_t p = 0; p < pieces.n; p++) {
+		ddl__split(build->count, pieces.n, p, pieces.grain, &m.begin, &m.count);
+		ddl__stages_begin(&m.stages);
+		if (m.cube.extra)
+			algorithm->add_extra_piece(&m);
+		else
+			algorithm->add_member_piece(&m);
+	}
+	rc = m.stages.rc;
+	if (rc < 0)
+		ddl__schedule_destroy(s);
+	else
+		*schedule = s;
+fini_cube:
+	cube_fini(&m.cube);
+	return rc;
 }

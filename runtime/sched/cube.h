@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "layout.h"
+#include "stages.h"
 
 struct ddl__cube {
 	int *order;      /* ranks in ring order; owned */
@@ -21,12 +21,27 @@ struct ddl__cube {
 	bool extra;      /* the rank stands behind a member */
 };
 
-/* Returns 0 or -ENOMEM; fini is due after success only. */
-int ddl__cube_init(const struct ddl__layout *layout, int rank, struct ddl__cube *cube);
-void ddl__cube_fini(struct ddl__cube *cube);
-
 /* The rank that is a member, and the one behind it; -1: nobody is. */
 int ddl__cube_rank(const struct ddl__cube *cube, uint32_t member);
 int ddl__cube_extra(const struct ddl__cube *cube, uint32_t member);
+
+/* An algorithm over the hypercube, piece by piece: what ddl__cube_build() does not know. */
+struct ddl__cube_maker {
+	struct ddl__cube cube;
+	struct ddl__stages stages;
+	uint64_t begin, count, grain; /* of the current piece, elements */
+};
+
+struct ddl__cube_algorithm {
+	uint32_t slice_bytes; /* of the longest slice where the build does not say */
+	bool in_chunks;       /* a piece is cut into as many chunks as there are members */
+	uint32_t (*lanes)(const struct ddl__cube *cube);
+	void (*set_peers)(struct ddl__cube_maker *m);
+	void (*add_extra_piece)(struct ddl__cube_maker *m);
+	void (*add_member_piece)(struct ddl__cube_maker *m);
+};
+
+/* Builds an all-reduce of it; one rank alone or nothing to reduce is the ring's. Returns as a builder does. */
+int ddl__cube_build(const struct ddl__build *build, const struct ddl__cube_algorithm *algorithm, struct ddl__schedule **schedule);
 
 #endif

@@ -12,19 +12,8 @@
  * Lanes: 0 extras fold in; 1 + k round k; then what an extra hears from its member, and from its member's last partner.
  */
 #include "cube.h"
-#include "stages.h"
 
-#include <errno.h>
-
-enum { SLOTS = 8, STEP_SLICES = SLOTS / 2, SLICE_BYTES_MAX = 64 * 1024 };
-
-struct maker {
-	struct ddl__cube cube;
-	struct ddl__stages stages;
-	uint64_t begin, count; /* of the current piece, elements */
-};
-
-static struct ddl__part whole(const struct maker *m, enum ddl__step_kind kind, enum ddl__buffer src, bool final)
+static struct ddl__part whole(const struct ddl__cube_maker *m, enum ddl__step_kind kind, enum ddl__buffer src, bool final)
 {
 	return (struct ddl__part){ kind, src, DDL__OUTPUT, m->begin, m->count, final };
 }
@@ -35,7 +24,7 @@ static void set_peers(struct ddl__schedule *s, uint32_t lane, int receives_from,
 	s->lanes[lane].send_peer = sends_to;
 }
 
-static void set_all_peers(struct maker *m)
+static void set_all_peers(struct ddl__cube_maker *m)
 {
 	const struct ddl__cube *c = &m->cube;
 	struct ddl__schedule *s = m->stages.schedule;
@@ -55,7 +44,7 @@ static void set_all_peers(struct maker *m)
 	set_peers(s, c->rounds + 2, -1, ddl__cube_extra(c, last));
 }
 
-static void add_extra_piece(struct maker *m)
+static void add_extra_piece(struct ddl__cube_maker *m)
 {
 	struct ddl__part give = whole(m, DDL__SEND, DDL__INPUT, false);
 	struct ddl__part hear = whole(m, DDL__RECV, DDL__INPUT, false);
@@ -65,7 +54,7 @@ static void add_extra_piece(struct maker *m)
 	ddl__stage_exchange(&m->stages, m->cube.rounds + 2, NULL, &reduce);
 }
 
-static void add_member_piece(struct maker *m)
+static void add_member_piece(struct ddl__cube_maker *m)
 {
 	const struct ddl__steps *lanes = m->stages.schedule->lanes;
 	uint32_t rounds = m->cube.rounds;
@@ -90,38 +79,20 @@ static void add_member_piece(struct maker *m)
 	}
 }
 
+static uint32_t lanes_of(const struct ddl__cube *cube)
+{
+	return cube->rounds + 3;
+}
+
 int ddl__build_doubling(const struct ddl__build *build, struct ddl__schedule **schedule)
 {
-	struct maker m = { 0 };
-	if (build->layout->n_ranks == 1 || build->count == 0)
-		return ddl__build_ring(build, schedule);
-	int rc = ddl__cube_init(build->layout, build->rank, &m.cube);
-	if (rc < 0)
-		return rc;
-	struct ddl__schedule *s;
-	rc = ddl__schedule_create(m.cube.rounds + 3, &s);
-	if (rc < 0)
-		goto fini_cube;
-	struct ddl__pieces pieces = ddl__pieces_choose(build, 1, SLICE_BYTES_MAX);
-	m.stages.schedule = s;
-	m.stages.room = pieces.slice * STEP_SLICES;
-	s->slots = SLOTS;
-	s->slice_elements = pieces.slice;
-	set_all_peers(&m);
-	for (uint64_t p = 0; p < pieces.n; p++) {
-		ddl__split(build->count, pieces.n, p, pieces.grain, &m.begin, &m.count);
-		ddl__stages_begin(&m.stages);
-		if (m.cube.extra)
-			add_extra_piece(&m);
-		else
-			add_member_piece(&m);
-	}
-	rc = m.stages.rc;
-	if (rc < 0)
-		ddl__schedule_destroy(s);
-	else
-		*schedule = s;
-fini_cube:
-	ddl__cube_fini(&m.cube);
-	return rc;
+	static const struct ddl__cube_algorithm algorithm = {
+		.slice_bytes = 64 * 1024,
+		.in_chunks = false,
+		.lanes = lanes_of,
+		.set_peers = set_all_peers,
+		.add_extra_piece = add_extra_piece,
+		.add_member_piece = add_member_piece,
+	};
+	return ddl__cube_build(build, &algorithm, schedule);
 }

@@ -10,20 +10,10 @@
  * results of extras. Pieces of a long message are in different rounds at the same time.
  */
 #include "cube.h"
-#include "stages.h"
-
-#include <errno.h>
-
-enum { SLOTS = 8, STEP_SLICES = SLOTS / 2, SLICE_BYTES_MAX = 128 * 1024 };
-
-struct maker {
-	struct ddl__cube cube;
-	struct ddl__stages stages;
-	uint64_t begin, count, grain; /* of the current piece, elements */
-};
 
 /* The chunks from ... to-1 of the current piece, whose chunks are as many as members. */
-static struct ddl__part chunks(const struct maker *m, uint32_t from, uint32_t to, enum ddl__step_kind kind, enum ddl__buffer src)
+static struct ddl__part chunks(const struct ddl__cube_maker *m, uint32_t from, uint32_t to, enum ddl__step_kind kind,
+			       enum ddl__buffer src)
 {
 	uint64_t begin, end = m->count, none;
 	ddl__split(m->count, m->cube.n, from, m->grain, &begin, &none);
@@ -37,7 +27,7 @@ static uint32_t last_lane(const struct ddl__cube *cube)
 	return 2 * cube->rounds + 1;
 }
 
-static void set_all_peers(struct maker *m)
+static void set_all_peers(struct ddl__cube_maker *m)
 {
 	const struct ddl__cube *c = &m->cube;
 	struct ddl__steps *lanes = m->stages.schedule->lanes;
@@ -54,7 +44,7 @@ static void set_all_peers(struct maker *m)
 	}
 }
 
-static void add_extra_piece(struct maker *m)
+static void add_extra_piece(struct ddl__cube_maker *m)
 {
 	struct ddl__part give = chunks(m, 0, m->cube.n, DDL__SEND, DDL__INPUT);
 	struct ddl__part take = chunks(m, 0, m->cube.n, DDL__RECV, DDL__INPUT);
@@ -62,7 +52,7 @@ static void add_extra_piece(struct maker *m)
 	ddl__stage_exchange(&m->stages, last_lane(&m->cube), NULL, &take);
 }
 
-static void add_member_piece(struct maker *m)
+static void add_member_piece(struct ddl__cube_maker *m)
 {
 	const struct ddl__cube *c = &m->cube;
 	uint32_t last = last_lane(c), from = 0, length = c->n; /* the chunks that are left */
@@ -99,39 +89,20 @@ static void add_member_piece(struct maker *m)
 	}
 }
 
+static uint32_t lanes_of(const struct ddl__cube *cube)
+{
+	return last_lane(cube) + 1;
+}
+
 int ddl__build_halving(const struct ddl__build *build, struct ddl__schedule **schedule)
 {
-	struct maker m = { 0 };
-	if (build->layout->n_ranks == 1 || build->count == 0)
-		return ddl__build_ring(build, schedule);
-	int rc = ddl__cube_init(build->layout, build->rank, &m.cube);
-	if (rc < 0)
-		return rc;
-	struct ddl__schedule *s;
-	rc = ddl__schedule_create(last_lane(&m.cube) + 1, &s);
-	if (rc < 0)
-		goto fini_cube;
-	struct ddl__pieces pieces = ddl__pieces_choose(build, m.cube.n, SLICE_BYTES_MAX);
-	m.stages.schedule = s;
-	m.stages.room = pieces.slice * STEP_SLICES;
-	m.grain = pieces.grain;
-	s->slots = SLOTS;
-	s->slice_elements = pieces.slice;
-	set_all_peers(&m);
-	for (uint64_t p = 0; p < pieces.n; p++) {
-		ddl__split(build->count, pieces.n, p, pieces.grain, &m.begin, &m.count);
-		ddl__stages_begin(&m.stages);
-		if (m.cube.extra)
-			add_extra_piece(&m);
-		else
-			add_member_piece(&m);
-	}
-	rc = m.stages.rc;
-	if (rc < 0)
-		ddl__schedule_destroy(s);
-	else
-		*schedule = s;
-fini_cube:
-	ddl__cube_fini(&m.cube);
-	return rc;
+	static const struct ddl__cube_algorithm algorithm = {
+		.slice_bytes = 128 * 1024,
+		.in_chunks = true,
+		.lanes = lanes_of,
+		.set_peers = set_all_peers,
+		.add_extra_piece = add_extra_piece,
+		.add_member_piece = add_member_piece,
+	};
+	return ddl__cube_build(build, &algorithm, schedule);
 }
