@@ -59,6 +59,12 @@ struct ddl__call ddl__request_call(const struct ddl_request *request, int peer)
 	return call;
 }
 
+/* Whether a step must wait for another lane of this rank. */
+static bool waits_for_lane(const struct ddl_request *request, const struct ddl__step *step)
+{
+	return step->wait_lane != DDL__NO_WAIT && request->lanes[step->wait_lane].step <= step->wait_step;
+}
+
 void ddl__request_describe_wait(const struct ddl_request *request, char *text, size_t size)
 {
 	const struct ddl_comm *comm = request->comm;
@@ -70,6 +76,8 @@ void ddl__request_describe_wait(const struct ddl_request *request, char *text, s
 		bool through = lane->step == lane->steps->n;
 		const struct ddl__step *step = &lane->steps->steps[through ? lane->step - 1 : lane->step];
 		size_t bytes;
+		if (!through && waits_for_lane(request, step))
+			continue; /* that lane tells who is to blame */
 		bool receiving = !through && ddl__step_receives(step->kind) && !lane->rx_ops->rx_slot(lane->rx, &bytes);
 		int peer = receiving ? lane->steps->recv_peer : lane->steps->send_peer;
 		if (peer < 0)
@@ -330,7 +338,7 @@ static bool run_slice(struct ddl_request *r, uint32_t index)
 	const void *in = NULL;
 	void *out = NULL;
 	size_t landed = 0;
-	if (step->wait_lane != DDL__NO_WAIT && r->lanes[step->wait_lane].step <= step->wait_step)
+	if (waits_for_lane(r, step))
 		return false;
 	if (ddl__step_receives(step->kind) && !(in = lane->rx_ops->rx_slot(lane->rx, &landed)))
 		return false;

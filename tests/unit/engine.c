@@ -517,6 +517,44 @@ static void a_rank_that_never_starts_is_named_at_the_deadline(void **state)
 	world_fini(&w);
 }
 
+/* Two nodes of two ranks: the gathering lane of a node waits for the lanes above it, and no peer of its own is to blame. */
+static void a_lane_that_waits_for_another_lane_blames_no_peer(void **state)
+{
+	enum { N = 4, LATE = 3, COUNT = 64 };
+	static const char text[] = "1;job=;mode=multiring;src=none/tree;tree=fabric(n[0-1])";
+	struct ddl_request_options options = DDL_REQUEST_OPTIONS_INIT;
+	struct ddl_request *requests[N];
+	static float data[N][COUNT];
+	struct world w = { .plan.text = strdup(text), .plan.node_of_rank = calloc(N, sizeof(size_t)) };
+	char wait[192];
+	w.plan.node_of_rank[2] = w.plan.node_of_rank[3] = 1;
+	world_open(&w, N, TIMEOUT_MS);
+	options.algorithm = "multiring";
+	for (int r = 0; r < N; r++) {
+		assert_int_equal(
+			ddl_allreduce_init(data[r], data[r], COUNT, DDL_FLOAT32, DDL_SUM, w.comms[r], &options, &requests[r], NULL),
+			0);
+		if (r != LATE)
+			assert_int_equal(ddl_start(requests[r]), 0);
+	}
+	for (int pass = 0; pass < 1000; pass++)
+		for (int r = 0; r < LATE; r++)
+			assert_int_equal(ddl_test(requests[r]), 0);
+	/* rank 2 lacks its neighbour; rank 1 is through on its node and lacks the other node's owner of its chunk */
+	ddl__request_describe_wait(requests[2], wait, sizeof(wait));
+	assert_non_null(strstr(wait, "data from rank 3"));
+	for (int r = 0; r < 2; r++) {
+		ddl__request_describe_wait(requests[r], wait, sizeof(wait));
+		if (!strstr(wait, "data from rank 2") && !strstr(wait, "data from rank 3"))
+			fail_msg("rank %d: %s", r, wait);
+	}
+	assert_int_equal(ddl_start(requests[LATE]), 0);
+	drive_well(requests, N);
+	for (int r = 0; r < N; r++)
+		assert_int_equal(ddl_request_free(requests[r]), 0);
+	world_fini(&w);
+}
+
 static void whose_limit_passes_first_does_not_hide_who_is_waited_for(void **state)
 {
 	enum { N = 4 };
@@ -722,6 +760,7 @@ int main(void)
 		cmocka_unit_test(ranks_that_disagree_on_a_call_are_told_what_each_asked_for),
 		cmocka_unit_test(ranks_that_call_different_collectives_are_told_so),
 		cmocka_unit_test(a_rank_that_never_starts_is_named_at_the_deadline),
+		cmocka_unit_test(a_lane_that_waits_for_another_lane_blames_no_peer),
 		cmocka_unit_test(whose_limit_passes_first_does_not_hide_who_is_waited_for),
 		cmocka_unit_test(a_rank_that_leaves_while_others_need_it_is_named),
 		cmocka_unit_test(what_keeps_a_rank_from_a_blocking_call_is_told_to_all),

@@ -23,11 +23,11 @@ struct world {
 	struct world_plan plan;
 };
 
-static inline void world_init(struct world *w, int n, uint64_t seed, int timeout_ms)
+/* Of w->plan. */
+static inline void world_open(struct world *w, int n, int timeout_ms)
 {
 	struct ddl_error err = { 0 };
 	w->n = n;
-	assert_int_equal(random_plan(seed, n, 2, (int)(seed & 1), &w->plan), 0);
 	w->loop = ddl__loop_world_create(n);
 	assert_non_null(w->loop);
 	for (int r = 0; r < n; r++)
@@ -39,6 +39,12 @@ static inline void *destroy(void *comm)
 {
 	ddl_comm_destroy(comm);
 	return NULL;
+}
+
+static inline void world_init(struct world *w, int n, uint64_t seed, int timeout_ms)
+{
+	assert_int_equal(random_plan(seed, n, 2, (int)(seed & 1), &w->plan), 0);
+	world_open(w, n, timeout_ms);
 }
 
 /* The ranks say goodbye to each other: that takes a thread each. */
