@@ -268,8 +268,10 @@ static int agree(struct shown *shown, struct ddl_error *err)
 	if (rc < 0)
 		return rc;
 	shown->plan = shown->comm->plan;
-	return ddl__view_create(shown->plan, shown->comm->layout->node_of_rank, ddl_comm_size(shown->comm), true, &shown->view,
-				err);
+	rc = ddl__view_create(shown->plan, shown->comm->layout->node_of_rank, ddl_comm_size(shown->comm), true, &shown->view, err);
+	if (rc == 0)
+		shown->view->layout->link_Mbps = shown->comm->layout->link_Mbps;
+	return rc;
 }
 
 /* Finds the plan and its ranks. */
