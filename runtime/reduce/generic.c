@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "convert.h"
+#include "many.h"
 #include "reduce.h"
 
 /* Operations on accumulators: floating point, and integers by way of the unsigned type U so that overflow wraps. */
@@ -77,11 +78,69 @@
 			o[i] = v;                                                                                                  \
 			d[i] = (M)ROUND_M((A)LOAD_W(v));                                                                           \
 		}                                                                                                                  \
+	}                                                                                                                          \
+	MANY(NAME, O, M, A, LOAD_M, ROUND_M, OP, DIVIDE)
+
+/* MANY: the loops of reduce-many, see many.h; KERNELS' words, but for the wire. */
+#define MANY(NAME, O, M, A, LOAD_M, ROUND_M, OP, DIVIDE)                                                                           \
+	static void NAME##_##O##_load(void *acc, const void *src, size_t n)                                                        \
+	{                                                                                                                          \
+		A *r = acc;                                                                                                        \
+		const M *s = src;                                                                                                  \
+		for (size_t i = 0; i < n; i++)                                                                                     \
+			r[i] = (A)LOAD_M(s[i]);                                                                                    \
+	}                                                                                                                          \
+	static void NAME##_##O##_first(void *acc, const void *a, const void *b, size_t n)                                          \
+	{                                                                                                                          \
+		A *r = acc;                                                                                                        \
+		const M *s = a, *t = b;                                                                                            \
+		for (size_t i = 0; i < n; i++) {                                                                                   \
+			A x = (A)LOAD_M(s[i]), y = (A)LOAD_M(t[i]);                                                                \
+			r[i] = (A)(OP);                                                                                            \
+		}                                                                                                                  \
+	}                                                                                                                          \
+	static void NAME##_##O##_more(void *acc, const void *a, size_t n)                                                          \
+	{                                                                                                                          \
+		A *r = acc;                                                                                                        \
+		const M *s = a;                                                                                                    \
+		for (size_t i = 0; i < n; i++) {                                                                                   \
+			A x = r[i], y = (A)LOAD_M(s[i]);                                                                           \
+			r[i] = (A)(OP);                                                                                            \
+		}                                                                                                                  \
+	}                                                                                                                          \
+	static void NAME##_##O##_more2(void *acc, const void *a, const void *b, size_t n)                                          \
+	{                                                                                                                          \
+		A *r = acc;                                                                                                        \
+		const M *s = a, *t = b;                                                                                            \
+		for (size_t i = 0; i < n; i++) {                                                                                   \
+			A x = r[i], y = (A)LOAD_M(s[i]);                                                                           \
+			x = (A)(OP);                                                                                               \
+			y = (A)LOAD_M(t[i]);                                                                                       \
+			r[i] = (A)(OP);                                                                                            \
+		}                                                                                                                  \
+	}                                                                                                                          \
+	static void NAME##_##O##_last(void *dst, const void *acc, size_t n, int ranks)                                             \
+	{                                                                                                                          \
+		M *d = dst;                                                                                                        \
+		const A *r = acc;                                                                                                  \
+		(void)ranks;                                                                                                       \
+		for (size_t i = 0; i < n; i++) {                                                                                   \
+			A x = r[i];                                                                                                \
+			d[i] = (M)ROUND_M((A)(DIVIDE));                                                                            \
+		}                                                                                                                  \
+	}                                                                                                                          \
+	static void NAME##_##O##_many(void *const *dst, size_t n_dst, const void *const *src, size_t n_src, size_t n, int ranks,   \
+				      int stream)                                                                                  \
+	{                                                                                                                          \
+		static const struct ddl__many loops = { sizeof(M),         NAME##_##O##_load,  NAME##_##O##_first,                 \
+							NAME##_##O##_more, NAME##_##O##_more2, NAME##_##O##_last };                \
+		ddl__many(&loops, dst, n_dst, src, n_src, n, ranks, stream);                                                       \
 	}
 
 #define TABLE(NAME, O, M, W)                                                                                                       \
 	{                                                                                                                          \
-		sizeof(M), sizeof(W), NAME##_encode, NAME##_decode, NAME##_##O##_wire, NAME##_##O##_store, NAME##_##O##_finish     \
+		sizeof(M), sizeof(W), NAME##_encode, NAME##_decode, NAME##_##O##_wire, NAME##_##O##_store, NAME##_##O##_finish,    \
+			NAME##_##O##_many                                                                                          \
 	}
 
 #define FLOATS(NAME, M, W, A, LM, RM, LW, RW)                                                                                      \

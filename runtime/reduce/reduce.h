@@ -32,6 +32,11 @@ struct ddl__kernels {
 	/* The last contribution: out = round(op(wire, src) / ranks), dst = widen(out): the owner keeps what it sends. ranks counts
 	 * only for DDL_AVG. */
 	void (*finish)(void *dst, void *out, const void *wire, const void *src, size_t n, int ranks);
+	/* dst[j] = round(op(src[0], ..., src[n_src-1]) / ranks) for j < n_dst, complete as in finish; of elements in memory, whatever
+	 * the wire. All sources in one pass, accumulated in the accumulator type in the order given, rounded once. 1 ... 64 of each;
+	 * a dst may equal one of the sources exactly, no other overlap. stream: the outputs will not be read again soon (stores that
+	 * go past the caches; they are ordered before what the caller stores next). ranks > 0. */
+	void (*reduce_many)(void *const *dst, size_t n_dst, const void *const *src, size_t n_src, size_t n, int ranks, int stream);
 };
 
 /* One instruction set's kernels. */
@@ -51,6 +56,9 @@ extern const struct ddl__kernel_set *const ddl__kernel_sets[];
  * native. op 0: only encode and decode. NULL: no such combination.
  */
 const struct ddl__kernels *ddl__kernels_get(enum ddl_op op, enum ddl_type type, enum ddl_wire wire);
+
+/* memcpy(); stream as in reduce_many. */
+void ddl__copy(void *dst, const void *src, size_t bytes, int stream);
 
 /* The wire that a type travels in when `wanted` is asked for: native unless it is float32. */
 enum ddl_wire ddl__wire_resolve(enum ddl_wire wanted, enum ddl_type type);
