@@ -19,6 +19,7 @@ enum key {
 	KEY_PROGRESS = 3,
 	KEY_TRACE = 4,
 	KEY_DIMS = 5,
+	KEY_UPLINK = 6,
 };
 
 const struct ddl__choice ddl__modes[] = {
@@ -51,6 +52,8 @@ const struct ddl__choice ddl__option_keys[] = {
 	{ KEY_PROGRESS, "progress", "service threads of each rank: 0 or 1" },
 	{ KEY_TRACE, "trace", "folder that traces are written to" },
 	{ KEY_DIMS, "dims", "dimensions of a multi-ring, the innermost first: 4x8x8, or auto" },
+	{ KEY_UPLINK, "uplink",
+	  "oversubscription of the switches' uplinks, from the leaf switches up: 4:1/2:1; linkspeed or auto" },
 	{ 0, NULL, NULL },
 };
 
@@ -196,6 +199,12 @@ static int set_key(struct ddl__options *options, enum key key, const char *value
 		return set_trace(options, value, length, err);
 	case KEY_DIMS:
 		return set_dims(options, value, length, err);
+	case KEY_UPLINK:
+		if (ddl__uplink_parse(value, length, &options->uplink) < 0)
+			return refuse_value(err, "uplink", value, length,
+					    "a ratio for each level of switches, the leaf switches' first, as in 4:1 or 4:1/2:1; "
+					    "or linkspeed, where LinkSpeed in topology.conf is in Mbit/s; or auto");
+		return 0;
 	}
 	return ddl__error_set(err, -EINVAL, "unknown key");
 }

@@ -13,10 +13,12 @@
 
 #include <ddl/error.h>
 
+#include "uplink.h"
+
 #define DDL__RINGS_MAX   64  /* rings a plan may ask for */
 #define DDL__DIMS_MAX    16  /* dimensions of a multi-ring */
 #define DDL__TRACE_SIZE  256 /* bytes of a trace folder's path, with NUL */
-#define DDL__OPTION_KEYS 6   /* rows of ddl__option_keys, whose ids are 0, 1, 2... */
+#define DDL__OPTION_KEYS 7   /* rows of ddl__option_keys, whose ids are 0, 1, 2... */
 
 enum ddl__mode {
 	DDL__MODE_OFF = 0,       /* no plan */
@@ -47,6 +49,7 @@ struct ddl__options {
 	char trace[DDL__TRACE_SIZE];  /* folder for traces; "": none */
 	uint32_t dims[DDL__DIMS_MAX]; /* dimensions of a multi-ring, the innermost first; their product is the number of ranks */
 	uint32_t n_dims;              /* how many; 0: those of the switch tree */
+	struct ddl__uplink uplink;    /* how narrow the uplinks of switches are */
 };
 
 struct ddl__choice {             /* one row of a table of what can be chosen */
@@ -59,7 +62,7 @@ struct ddl__choice {             /* one row of a table of what can be chosen */
 extern const struct ddl__choice ddl__modes[];
 extern const struct ddl__choice ddl__orders[];
 extern const struct ddl__choice ddl__wires[];       /* auto, native, bf16, f16 */
-extern const struct ddl__choice ddl__option_keys[]; /* rings, wire, order, progress, trace, dims */
+extern const struct ddl__choice ddl__option_keys[]; /* rings, wire, order, progress, trace, dims, uplink */
 
 /* The row of a table with that id or that name (length bytes); NULL if there is none. */
 const struct ddl__choice *ddl__choice_by_id(const struct ddl__choice *table, int id);

@@ -27,6 +27,7 @@ struct wanted {
 struct cut {
 	struct wanted *wanted; /* in strcmp() order */
 	size_t n;
+	const struct ddl__uplink *uplink; /* ratios to set; NULL: those of the tree stay */
 };
 
 static int compare_wanted(const void *a, const void *b)
@@ -80,6 +81,9 @@ static int cut_copy(struct cut *cut, const struct ddl__vertex *vertex, struct dd
 	if (!result)
 		return -ENOMEM;
 	result->link_speed = vertex->link_speed;
+	result->oversubscribed = vertex->oversubscribed;
+	if (cut->uplink && vertex->n_children)
+		result->oversubscribed = ddl__uplink_ratio(cut->uplink, ddl__vertex_depth(vertex));
 	result->tasks = found ? found->tasks : 0;
 	for (i = 0; !rc && i < vertex->n_children; i++) {
 		rc = cut_copy(cut, vertex->children[i], &child);
@@ -125,13 +129,15 @@ static int add_rest(struct cut *cut, struct ddl__vertex *root)
 	return rc;
 }
 
-/* Takes the only child of a switch out and frees the switch. The slower of the two links counts. */
+/* Takes the only child of a switch out and frees the switch. The slower of the two links counts; a node is not oversubscribed. */
 static struct ddl__vertex *replace_by_child(struct ddl__vertex *vertex)
 {
 	struct ddl__vertex *child = vertex->children[0];
 
 	if (!child->link_speed || (vertex->link_speed && vertex->link_speed < child->link_speed))
 		child->link_speed = vertex->link_speed;
+	if (child->n_children && vertex->oversubscribed > child->oversubscribed)
+		child->oversubscribed = vertex->oversubscribed;
 	child->parent = vertex->parent;
 	vertex->n_children = 0;
 	ddl__vertex_destroy(vertex);
@@ -154,7 +160,7 @@ static struct ddl__vertex *drop_root(struct ddl__vertex *root)
 {
 	if (root->n_children == 1 && root->children[0]->n_children)
 		root = replace_by_child(root);
-	root->link_speed = 0;
+	root->link_speed = root->oversubscribed = 0;
 	return root;
 }
 
@@ -189,7 +195,7 @@ static int cut_tree(struct cut *cut, const struct ddl__vertex *tree, int sort, s
 		result = drop_root(result);
 	while (cut_complete(cut) && result->n_children == 1 && result->children[0]->n_children)
 		result = drop_root(result);
-	result->link_speed = 0;
+	result->link_speed = result->oversubscribed = 0;
 	drop_single(result);
 	if (sort)
 		ddl__vertex_sort(result);
@@ -277,7 +283,7 @@ static int make_plan(struct ddl__vertex *root, const char *job, const char *sour
 int ddl__plan_create(const struct ddl__plan_request *request, struct ddl__plan **plan, struct ddl_error *err)
 {
 	const struct ddl__topology *topology = request->topology;
-	struct cut cut = { NULL, 0 };
+	struct cut cut = { NULL, 0, &request->options->uplink };
 	struct ddl__vertex *root;
 	char source[128];
 	int rc = cut_init(&cut, request->nodes, request->tasks, request->n_nodes, err);
@@ -298,7 +304,7 @@ int ddl__plan_create(const struct ddl__plan_request *request, struct ddl__plan *
 int ddl__plan_restrict(const struct ddl__plan *plan, const char *const *names, const uint32_t *tasks, size_t n,
 		       struct ddl__plan **result, struct ddl_error *err)
 {
-	struct cut cut = { NULL, 0 };
+	struct cut cut = { NULL, 0, NULL };
 	struct ddl__vertex *root;
 	int rc = cut_init(&cut, names, tasks, n, err);
 

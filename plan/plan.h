@@ -32,6 +32,7 @@ struct ddl__vertex {
 	size_t node;                   /* a node: its index in ddl__plan.nodes */
 	uint32_t tasks;                /* a node: tasks of the step there; 0: not known */
 	uint64_t link_speed;           /* of the link to the parent, as LinkSpeed in topology.conf; 0: not known */
+	uint32_t oversubscribed;       /* a switch: by how much, in hundredths, all nodes below outdo that link; 0: not known */
 };
 
 struct ddl__plan {
@@ -56,7 +57,8 @@ struct ddl__plan_request {                    /* what a plan is made of */
 
 /*
  * Builds a plan: cuts the request's nodes out of the topology, orders children by name (natural order), drops switches with a
- * single child; nodes that the topology does not have hang below the root, last. order=slurm: one switch, nodes as given.
+ * single child; nodes that the topology does not have hang below the root, last. order=slurm: one switch, nodes as given. The ratios
+ * of the option uplink are counted by the levels of the topology, whatever is dropped.
  * Returns 0; -EINVAL (no node, a name twice or with reserved characters); -ENOMEM. *plan is freed with ddl__plan_destroy().
  */
 int ddl__plan_create(const struct ddl__plan_request *request, struct ddl__plan **plan, struct ddl_error *err);
@@ -64,7 +66,7 @@ int ddl__plan_create(const struct ddl__plan_request *request, struct ddl__plan *
 /*
  * A plan for other nodes of the same tree: exactly the n nodes named stay, with these tasks (NULL: not known), in the order of
  * the plan; those that the plan does not have hang below the root, last, in natural order; switches with a single child are
- * dropped. Job, source, options, rails and link speeds are those of plan, which is not changed. No O(n^2): for 10,000 nodes.
+ * dropped. Job, source, options, rails, link speeds and ratios are those of plan, which is not changed. No O(n^2): for 10,000 nodes.
  * Returns 0; -EINVAL (no node, a name twice or with reserved characters); -ENOMEM. *result is freed with ddl__plan_destroy().
  */
 int ddl__plan_restrict(const struct ddl__plan *plan, const char *const *names, const uint32_t *tasks, size_t n,

@@ -24,8 +24,9 @@ enum field {
 	FIELD_TASKS,
 	FIELD_SPEED,
 	FIELD_NODESPEED,
+	FIELD_OVERSUB,
 	FIELD_RAILS,
-	FIELD_OPTIONS, /* rings, wire, order, progress, trace, dims: this and the following, by id of the options' table */
+	FIELD_OPTIONS, /* rings, wire, order, progress, trace, dims, uplink: this and the following, by id of the options' table */
 	N_FIELDS = FIELD_OPTIONS + DDL__OPTION_KEYS,
 };
 
@@ -37,6 +38,7 @@ static const char *const field_names[] = {
 	[FIELD_TASKS] = "tasks",
 	[FIELD_SPEED] = "speed",
 	[FIELD_NODESPEED] = "nodespeed",
+	[FIELD_OVERSUB] = "oversub",
 	[FIELD_RAILS] = "rails",
 };
 
@@ -368,17 +370,22 @@ static int take_rails(struct decoder *d, uint32_t *rails)
 	return 0;
 }
 
-/* Sets the link speeds of the switches below a vertex in pre-order (none where speeds is NULL). Returns n plus their number. */
-static size_t set_speeds(struct ddl__vertex *vertex, const uint64_t *speeds, size_t n)
+/*
+ * Sets the link speeds or the ratios of the switches below a vertex in pre-order (none where values is NULL). Returns n plus their
+ * number.
+ */
+static size_t set_uplinks(struct ddl__vertex *vertex, size_t field, const uint64_t *values, size_t n)
 {
 	size_t i;
 
 	for (i = 0; i < vertex->n_children; i++) {
 		if (!vertex->children[i]->n_children)
 			continue;
-		if (speeds)
-			vertex->children[i]->link_speed = speeds[n];
-		n = set_speeds(vertex->children[i], speeds, n + 1);
+		if (values && field == FIELD_SPEED)
+			vertex->children[i]->link_speed = values[n];
+		else if (values)
+			vertex->children[i]->oversubscribed = (uint32_t)values[n];
+		n = set_uplinks(vertex->children[i], field, values, n + 1);
 	}
 	return n;
 }
@@ -388,10 +395,21 @@ static int take_counts(struct decoder *d, size_t field, uint64_t max, uint64_t *
 	return ddl__counts_expand(d->values[field].text, d->values[field].length, field_names[field], max, values, n, d->err);
 }
 
-/* tasks, speed and nodespeed; plan->nodes is filled. */
+/* speed or oversub. values: room for that many switches. */
+static int take_uplinks(struct decoder *d, struct ddl__plan *plan, size_t field, uint64_t max, uint64_t *values, size_t switches)
+{
+	int rc = d->values[field].text ? take_counts(d, field, max, values, switches) : 0;
+
+	if (!rc && d->values[field].text)
+		set_uplinks(plan->root, field, values, 0);
+	return rc;
+}
+
+/* tasks, speed, nodespeed and oversub; plan->nodes is filled. */
 static int take_numbers(struct decoder *d, struct ddl__plan *plan)
 {
-	size_t i, switches = set_speeds(plan->root, NULL, 0), room = switches > plan->n_nodes ? switches : plan->n_nodes;
+	size_t i, switches = set_uplinks(plan->root, FIELD_SPEED, NULL, 0);
+	size_t room = switches > plan->n_nodes ? switches : plan->n_nodes;
 	uint64_t *values = malloc(room * sizeof(*values));
 	int rc = 0;
 
@@ -402,11 +420,10 @@ static int take_numbers(struct decoder *d, struct ddl__plan *plan)
 		for (i = 0; !rc && i < plan->n_nodes; i++)
 			plan->nodes[i]->tasks = (uint32_t)values[i];
 	}
-	if (!rc && d->values[FIELD_SPEED].text) {
-		rc = take_counts(d, FIELD_SPEED, UINT64_MAX, values, switches);
-		if (!rc)
-			set_speeds(plan->root, values, 0);
-	}
+	if (!rc)
+		rc = take_uplinks(d, plan, FIELD_SPEED, UINT64_MAX, values, switches);
+	if (!rc)
+		rc = take_uplinks(d, plan, FIELD_OVERSUB, DDL__RATIO_MAX, values, switches);
 	if (!rc && d->values[FIELD_NODESPEED].text) {
 		rc = take_counts(d, FIELD_NODESPEED, UINT64_MAX, values, plan->n_nodes);
 		for (i = 0; !rc && i < plan->n_nodes; i++)

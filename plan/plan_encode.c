@@ -143,17 +143,19 @@ static int put_children(struct ddl__text *t, const struct ddl__vertex *vertex)
 	return rc;
 }
 
-/* Writes the link speeds of the switches below a vertex in pre-order. Returns n plus their number. */
-static size_t collect_speeds(const struct ddl__vertex *vertex, uint64_t *speeds, size_t n)
+enum of_uplink { SPEED, RATIO };
+
+/* Writes the link speeds or ratios of the switches below a vertex in pre-order. Returns n plus their number. */
+static size_t collect_uplinks(const struct ddl__vertex *vertex, enum of_uplink which, uint64_t *values, size_t n)
 {
 	size_t i;
 
 	for (i = 0; i < vertex->n_children; i++) {
 		if (!vertex->children[i]->n_children)
 			continue;
-		if (speeds)
-			speeds[n] = vertex->children[i]->link_speed;
-		n = collect_speeds(vertex->children[i], speeds, n + 1);
+		if (values)
+			values[n] = which == SPEED ? vertex->children[i]->link_speed : vertex->children[i]->oversubscribed;
+		n = collect_uplinks(vertex->children[i], which, values, n + 1);
 	}
 	return n;
 }
@@ -179,10 +181,11 @@ static int put_counts(struct ddl__text *t, const char *key, const uint64_t *valu
 	return rc;
 }
 
-/* tasks, speed and nodespeed. */
+/* tasks, speed, nodespeed and oversub. */
 static int put_numbers(struct ddl__text *t, const struct ddl__plan *plan)
 {
-	size_t i, switches = collect_speeds(plan->root, NULL, 0), room = switches > plan->n_nodes ? switches : plan->n_nodes;
+	size_t i, switches = collect_uplinks(plan->root, SPEED, NULL, 0);
+	size_t room = switches > plan->n_nodes ? switches : plan->n_nodes;
 	uint64_t *values = malloc(room * sizeof(*values));
 	int rc;
 
@@ -192,13 +195,17 @@ static int put_numbers(struct ddl__text *t, const struct ddl__plan *plan)
 		values[i] = plan->nodes[i]->tasks;
 	rc = put_counts(t, ";tasks=", values, plan->n_nodes);
 	if (!rc) {
-		collect_speeds(plan->root, values, 0);
+		collect_uplinks(plan->root, SPEED, values, 0);
 		rc = put_counts(t, ";speed=", values, switches);
 	}
 	if (!rc) {
 		for (i = 0; i < plan->n_nodes; i++)
 			values[i] = plan->nodes[i]->link_speed;
 		rc = put_counts(t, ";nodespeed=", values, plan->n_nodes);
+	}
+	if (!rc) {
+		collect_uplinks(plan->root, RATIO, values, 0);
+		rc = put_counts(t, ";oversub=", values, switches);
 	}
 	free(values);
 	return rc;
@@ -228,6 +235,7 @@ static int put_choice(struct ddl__text *t, const char *key, const struct ddl__ch
 
 static int put_options(struct ddl__text *t, const struct ddl__options *options)
 {
+	char uplink[DDL__UPLINK_SIZE];
 	int rc = 0;
 
 	if (options->rings)
@@ -242,6 +250,8 @@ static int put_options(struct ddl__text *t, const struct ddl__options *options)
 		rc = put_field(t, ";trace=", options->trace);
 	for (uint32_t i = 0; !rc && i < options->n_dims; i++)
 		rc = put_number(t, i ? "x" : ";dims=", options->dims[i]);
+	if (!rc && ddl__uplink_said(&options->uplink))
+		rc = put_field(t, ";uplink=", ddl__uplink_format(&options->uplink, uplink, sizeof(uplink)));
 	return rc;
 }
 

@@ -46,13 +46,17 @@ static uint64_t count_tasks(const struct ddl__vertex *vertex)
 	return tasks;
 }
 
-static void print_size(size_t nodes, uint64_t tasks, uint64_t link_speed, FILE *out)
+static void print_size(size_t nodes, uint64_t tasks, const struct ddl__vertex *vertex, FILE *out)
 {
+	char ratio[DDL__RATIO_SIZE];
+
 	fprintf(out, "  %zu node%s", nodes, nodes == 1 ? "" : "s");
 	if (tasks)
 		fprintf(out, ", %llu task%s", (unsigned long long)tasks, tasks == 1 ? "" : "s");
-	if (link_speed)
-		fprintf(out, ", link speed %llu", (unsigned long long)link_speed);
+	if (vertex->link_speed)
+		fprintf(out, ", link speed %llu", (unsigned long long)vertex->link_speed);
+	if (vertex->oversubscribed)
+		fprintf(out, ", uplink %s", ddl__ratio_format(vertex->oversubscribed, ratio, sizeof(ratio)));
 	fputc('\n', out);
 }
 
@@ -98,7 +102,7 @@ static void print_switch(const struct ddl__vertex *vertex, const char *indent, i
 	char below[INDENT_MAX];
 
 	fprintf(out, "%s%s %s", indent, last ? "└─" : "├─", vertex->name);
-	print_size(ddl__vertex_count(vertex), count_tasks(vertex), vertex->link_speed, out);
+	print_size(ddl__vertex_count(vertex), count_tasks(vertex), vertex, out);
 	snprintf(below, sizeof(below), "%s%s", indent, last ? "   " : "│  ");
 	print_children(vertex, below, out);
 }
@@ -122,6 +126,6 @@ static void print_children(const struct ddl__vertex *vertex, const char *indent,
 void ddl__plan_print(const struct ddl__plan *plan, FILE *out)
 {
 	fprintf(out, "%s", plan->root->name);
-	print_size(plan->n_nodes, count_tasks(plan->root), 0, out);
+	print_size(plan->n_nodes, count_tasks(plan->root), plan->root, out);
 	print_children(plan->root, "", out);
 }

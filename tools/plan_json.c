@@ -16,6 +16,8 @@ static json_t *make_tree(const struct ddl__vertex *vertex)
 
 	if (vertex->link_speed > 0)
 		json_object_set_new(object, "link_speed", json_integer((json_int_t)vertex->link_speed));
+	if (vertex->oversubscribed > 0)
+		json_object_set_new(object, "oversubscribed", json_real(vertex->oversubscribed / 100.0));
 	if (vertex->n_children == 0)
 		return object;
 	children = json_array();

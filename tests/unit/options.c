@@ -21,20 +21,28 @@ struct good {
 };
 
 static const struct good goods[] = {
-	{ "off", { DDL__MODE_OFF, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
-	{ "auto", { DDL__MODE_AUTO, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
-	{ "ring", { DDL__MODE_RING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
-	{ "multiring", { DDL__MODE_MULTIRING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
-	{ "help", { DDL__MODE_HELP, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
-	{ "multiring,rings=2,wire=bf16", { DDL__MODE_MULTIRING, 2, DDL__WIRE_BFLOAT16, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
+	{ "off", { DDL__MODE_OFF, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0, { 0 } } },
+	{ "auto", { DDL__MODE_AUTO, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0, { 0 } } },
+	{ "ring", { DDL__MODE_RING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0, { 0 } } },
+	{ "multiring", { DDL__MODE_MULTIRING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0, { 0 } } },
+	{ "help", { DDL__MODE_HELP, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0, { 0 } } },
+	{ "multiring,rings=2,wire=bf16",
+	  { DDL__MODE_MULTIRING, 2, DDL__WIRE_BFLOAT16, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0, { 0 } } },
 	{ "ring,wire=f16,rings=64,order=slurm,progress=1,trace=/tmp/a b=c",
-	  { DDL__MODE_RING, 64, DDL__WIRE_FLOAT16, DDL__ORDER_SLURM, 1, "/tmp/a b=c", { 0 }, 0 } },
+	  { DDL__MODE_RING, 64, DDL__WIRE_FLOAT16, DDL__ORDER_SLURM, 1, "/tmp/a b=c", { 0 }, 0, { 0 } } },
 	{ "ring,rings=auto,wire=auto,order=topology,progress=0",
-	  { DDL__MODE_RING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, 0, "", { 0 }, 0 } },
-	{ "multiring,dims=4x08x8", { DDL__MODE_MULTIRING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 4, 8, 8 }, 3 } },
-	{ "multiring,dims=16", { DDL__MODE_MULTIRING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 16 }, 1 } },
-	{ "multiring,dims=auto", { DDL__MODE_MULTIRING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
-	{ "ring,wire=native,rings=01", { DDL__MODE_RING, 1, DDL__WIRE_NATIVE, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0 } },
+	  { DDL__MODE_RING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, 0, "", { 0 }, 0, { 0 } } },
+	{ "multiring,dims=4x08x8", { DDL__MODE_MULTIRING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 4, 8, 8 }, 3, { 0 } } },
+	{ "multiring,dims=16", { DDL__MODE_MULTIRING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 16 }, 1, { 0 } } },
+	{ "multiring,dims=auto", { DDL__MODE_MULTIRING, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0, { 0 } } },
+	{ "auto,uplink=4:1", { DDL__MODE_AUTO, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0, { 1, { 400 }, 0 } } },
+	{ "auto,uplink=3:2/2.5:1/1:100",
+	  { DDL__MODE_AUTO, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0, { 3, { 150, 250, 1 }, 0 } } },
+	{ "auto,uplink=10000:1,rings=2",
+	  { DDL__MODE_AUTO, 2, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0, { 1, { 1000000 }, 0 } } },
+	{ "auto,uplink=linkspeed", { DDL__MODE_AUTO, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0, { 0, { 0 }, 1 } } },
+	{ "auto,uplink=auto", { DDL__MODE_AUTO, 0, DDL__WIRE_AUTO, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0, { 0 } } },
+	{ "ring,wire=native,rings=01", { DDL__MODE_RING, 1, DDL__WIRE_NATIVE, DDL__ORDER_TOPOLOGY, -1, "", { 0 }, 0, { 0 } } },
 };
 
 struct bad {
@@ -65,6 +73,25 @@ static const struct bad bads[] = {
 	{ "multiring,dims=4*2", { "dims=4*2", "4x8x8" } },
 	{ "multiring,dims=65536x65536", { "dims=65536x", "4x8x8" } },
 	{ "multiring,dims=1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1", { "dims=1x1", "16 numbers" } },
+	{ "ring,uplink=", { "uplink= is not possible", "4:1/2:1" } },
+	{ "ring,uplink=4", { "uplink=4 is not possible", "4:1/2:1" } },
+	{ "ring,uplink=:", { "uplink=:", "4:1" } },
+	{ "ring,uplink=4:", { "uplink=4:", "4:1" } },
+	{ "ring,uplink=4:0", { "uplink=4:0", "4:1" } },
+	{ "ring,uplink=0:1", { "uplink=0:1", "4:1" } },
+	{ "ring,uplink=4:1/", { "uplink=4:1/", "4:1" } },
+	{ "ring,uplink=/4:1", { "uplink=/4:1", "4:1" } },
+	{ "ring,uplink=4:1:1", { "uplink=4:1:1", "4:1" } },
+	{ "ring,uplink=4.125:1", { "uplink=4.125:1", "4:1" } },
+	{ "ring,uplink=4.:1", { "uplink=4.:1", "4:1" } },
+	{ "ring,uplink=-4:1", { "uplink=-4:1", "4:1" } },
+	{ "ring,uplink=10001:1", { "uplink=10001:1", "4:1" } },
+	{ "ring,uplink=1:1000000", { "uplink=1:1000000", "4:1" } },
+	{ "ring,uplink=1000000000000:1", { "uplink=1000", "4:1" } },
+	{ "ring,uplink=100G", { "uplink=100G", "linkspeed" } },
+	{ "ring,uplink=1:1/1:1/1:1/1:1/1:1/1:1/1:1/1:1/1:1/1:1/1:1/1:1/1:1/1:1/1:1/1:1/1:1",
+	  { "uplink=1:1/", "ratio for each level" } },
+	{ "ring,uplink=4:1,uplink=4:1", { "uplink is given twice", "once" } },
 	{ "ring,rings=2,rings=2", { "rings is given twice", "once" } },
 	{ "ring,wire=fp8", { "\"fp8\"", "auto, native, bf16, f16" } },
 	{ "ring,order=random", { "\"random\"", "topology, slurm" } },
@@ -93,6 +120,7 @@ static void every_mode_and_key_is_read(void **state)
 		assert_string_equal(got.trace, want->trace);
 		assert_int_equal(got.n_dims, want->n_dims);
 		assert_memory_equal(got.dims, want->dims, sizeof(got.dims));
+		assert_memory_equal(&got.uplink, &want->uplink, sizeof(got.uplink));
 	}
 }
 
@@ -145,6 +173,32 @@ static void one_key_is_set_and_the_others_stay(void **state)
 	assert_int_equal(ddl__options_set(&options, "ring", "3", &err), -EINVAL);
 	assert_non_null(strstr(err.text, "rings, wire"));
 	assert_int_equal(options.rings, 3);
+}
+
+static void ratios_multiply_from_the_nodes_up(void **state)
+{
+	static const char *const texts[] = { "auto", "linkspeed", "4:1", "1.5:1/2.25:1/0.01:1" };
+	struct ddl__uplink uplink = { 0 };
+	char text[DDL__UPLINK_SIZE];
+	size_t i;
+
+	assert_int_equal(ddl__uplink_ratio(&uplink, 1), 0);
+	for (i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+		assert_int_equal(ddl__uplink_parse(texts[i], strlen(texts[i]), &uplink), 0);
+		assert_string_equal(ddl__uplink_format(&uplink, text, sizeof(text)), texts[i]);
+	}
+	assert_int_equal(ddl__uplink_parse("4:1/2:1", 7, &uplink), 0);
+	assert_int_equal(ddl__uplink_ratio(&uplink, 1), 400);
+	assert_int_equal(ddl__uplink_ratio(&uplink, 2), 800);
+	assert_int_equal(ddl__uplink_ratio(&uplink, 3), 800); /* not named: it carries what comes */
+	assert_int_equal(ddl__uplink_parse("0.01:1/0.01:1", 13, &uplink), 0);
+	assert_int_equal(ddl__uplink_ratio(&uplink, 2), 1);
+	assert_int_equal(ddl__uplink_parse("9999:1/9999:1", 13, &uplink), 0);
+	assert_int_equal(ddl__uplink_ratio(&uplink, 2), DDL__RATIO_MAX);
+	uplink.n = DDL__UPLINKS_MAX;
+	for (i = 0; i < DDL__UPLINKS_MAX; i++)
+		uplink.ratio[i] = DDL__RATIO_MAX - 1;
+	assert_int_equal(strlen(ddl__uplink_format(&uplink, text, sizeof(text))), 16 * 9 + 15); /* the longest fits */
 }
 
 static void tables_are_found_by_id_and_by_name(void **state)
@@ -206,6 +260,7 @@ int main(void)
 		cmocka_unit_test(bad_words_are_refused_with_a_list_and_nothing_changes),
 		cmocka_unit_test(the_longest_trace_path_fits_and_one_byte_more_is_refused),
 		cmocka_unit_test(one_key_is_set_and_the_others_stay),
+		cmocka_unit_test(ratios_multiply_from_the_nodes_up),
 		cmocka_unit_test(tables_are_found_by_id_and_by_name),
 		cmocka_unit_test(help_names_every_mode_and_key),
 		cmocka_unit_test(long_sentences_and_wild_words_are_cut_and_cleaned),

@@ -37,7 +37,9 @@ static char *encode(const struct ddl__plan *plan)
 	return text;
 }
 
-static const char *const golden_names[] = { "two_leaves", "interleaved", "flat", "everything", "groups", "deep", "dims" };
+static const char *const golden_names[] = {
+	"two_leaves", "interleaved", "flat", "everything", "groups", "deep", "dims", "uplinks"
+};
 
 static void golden_texts_decode_print_and_encode_to_the_same_bytes(void **state)
 {
@@ -217,6 +219,10 @@ static const struct bad bads[] = {
 	{ HEAD "tree=a(n1);tasks=1(x4294967295)", -EBADMSG, "more numbers" },
 	{ HEAD "tree=a(n1);speed=1", -EBADMSG, "more numbers than the 0" },
 	{ HEAD "tree=a(n1);nodespeed=18446744073709551616", -EBADMSG, "nodespeed" },
+	{ HEAD "tree=a(n1);oversub=100", -EBADMSG, "oversub: there are more numbers than the 0" },
+	{ HEAD "tree=a(b(n1),c(n2));oversub=100", -EBADMSG, "oversub: there are 1 numbers where 2 belong" },
+	{ HEAD "tree=a(b(n1),c(n2));oversub=1000001(x2)", -EBADMSG, "oversub, byte 1" },
+	{ HEAD "tree=a(n1);uplink=4", -EBADMSG, "uplink=4 is not possible" },
 	{ HEAD "tree=a(n1);rails=4294967296", -EBADMSG, "rails is a number" },
 	{ HEAD "tree=a(n1);rails=", -EBADMSG, "rails is a number" },
 	{ HEAD "tree=a(n1);rings=65", -EBADMSG, "rings=65" },
@@ -405,6 +411,51 @@ static void tasks_speeds_and_options_go_into_the_plan(void **state)
 	ddl__plan_destroy(plan);
 }
 
+/* Ratios are those of the whole cluster's levels: what a job's plan drops counts all the same. */
+static void ratios_of_uplinks_follow_the_levels_of_the_topology(void **state)
+{
+	static const char text[] =
+		"SwitchName=core Switches=agg[1-2]\nSwitchName=agg1 Switches=leaf[1-2]\n"
+		"SwitchName=agg2 Switches=leaf[3-4]\nSwitchName=leaf1 Nodes=n[1-2]\nSwitchName=leaf2 Nodes=n[3-4]\n"
+		"SwitchName=leaf3 Nodes=n[5-6]\nSwitchName=leaf4 Nodes=n[7-8]\n";
+	static const struct {
+		const char *option, *nodes, *tail;
+	} rows[] = {
+		{ "uplink=4:1/2:1", "n[1-8]",
+		  "tree=core(agg1(leaf1(n[1-2]),leaf2(n[3-4])),agg2(leaf3(n[5-6]),leaf4(n[7-8])));"
+		  "oversub=800,400(x2),800,400(x2);uplink=4:1/2:1" },
+		{ "uplink=4:1", "n[1-4]", "tree=agg1(leaf1(n[1-2]),leaf2(n[3-4]));oversub=400(x2);uplink=4:1" },
+		{ "uplink=4:1/2:1", "n[1,3,5,7]", "tree=core(agg1(n[1,3]),agg2(n[5,7]));oversub=800(x2);uplink=4:1/2:1" },
+		{ "uplink=4:1/2:1", "n[1-2,5-6]", "tree=core(leaf1(n[1-2]),leaf3(n[5-6]));oversub=800(x2);uplink=4:1/2:1" },
+		{ "uplink=4:1/2:1", "n[1-2]", "tree=leaf1(n[1-2]);uplink=4:1/2:1" },
+		{ "order=slurm,uplink=4:1", "n[1-8]", "tree=fabric(n[1-8]);order=slurm;uplink=4:1" },
+		{ "uplink=linkspeed", "n[1-4]", "tree=agg1(leaf1(n[1-2]),leaf2(n[3-4]));uplink=linkspeed" },
+	};
+	struct ddl__topology *topology;
+	size_t i;
+
+	assert_int_equal(ddl__topology_read_conf(text, strlen(text), &topology, NULL), 0);
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct ddl__plan_request request = { .topology = topology, .source = "slurm" };
+		struct ddl__options options;
+		struct ddl__plan *plan;
+		char asked[64], *encoded, **names;
+
+		snprintf(asked, sizeof(asked), "auto,%s", rows[i].option);
+		assert_int_equal(ddl__options_parse(asked, &options, NULL), 0);
+		assert_int_equal(ddl__hostlist_expand(rows[i].nodes, strlen(rows[i].nodes), &names, &request.n_nodes, NULL), 0);
+		request.nodes = (const char *const *)names;
+		request.options = &options;
+		assert_int_equal(ddl__plan_create(&request, &plan, NULL), 0);
+		encoded = encode(plan);
+		assert_string_equal(strstr(encoded, "tree="), rows[i].tail);
+		free(encoded);
+		ddl__plan_destroy(plan);
+		free(names);
+	}
+	ddl__topology_destroy(topology);
+}
+
 static void bad_node_lists_are_refused(void **state)
 {
 	static const struct {
@@ -450,6 +501,8 @@ static const struct restriction restrictions[] = {
 	{ HEAD "tree=s(b(n[4-6]),a(n[3,1]));speed=10,20", "n[1,3-5]", HEAD "tree=s(b(n[4-5]),a(n[3,1]));tasks=1(x4);speed=10,20" },
 	{ HEAD "tree=s(a(n[1-3]),b(n[4-6]));speed=10,20", "n[1,4-6]",
 	  HEAD "tree=s(n1,b(n[4-6]));tasks=1(x4);speed=20;nodespeed=10,0(x3)" },
+	{ HEAD "tree=s(t(a(n[1-2]),b(n[3-4])),u(c(n[5-6]),d(n[7-8])));oversub=800,400(x2),800,400(x2);uplink=4:1/2:1", "n[1-2,5,7]",
+	  HEAD "tree=s(a(n[1-2]),u(n[5,7]));tasks=1(x4);oversub=800(x2);uplink=4:1/2:1" },
 	{ HEAD "tree=s(a(n[1-3]),b(n[4-6]))", "n[1-2]", HEAD "tree=a(n[1-2]);tasks=1(x2)" },
 	{ HEAD "tree=s(a(n[1-3]),b(n[4-6]))", "z2,n[1-2],z10,z1", HEAD "tree=s(a(n[1-2]),z[1-2,10]);tasks=1(x5)" },
 	{ HEAD "tree=fabric(n[3,1-2])", "n[1-4]", HEAD "tree=fabric(n[3,1-2,4]);tasks=1(x4)" },
@@ -709,6 +762,7 @@ int main(void)
 		cmocka_unit_test(a_text_that_is_too_long_is_refused_both_ways),
 		cmocka_unit_test(plans_are_cut_out_of_topologies),
 		cmocka_unit_test(tasks_speeds_and_options_go_into_the_plan),
+		cmocka_unit_test(ratios_of_uplinks_follow_the_levels_of_the_topology),
 		cmocka_unit_test(bad_node_lists_are_refused),
 		cmocka_unit_test(a_plan_is_restricted_to_other_nodes),
 		cmocka_unit_test(a_restriction_to_no_node_or_one_twice_is_refused),
