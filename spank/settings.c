@@ -16,22 +16,32 @@ static const struct ddl__choice levels[] = {
 	{ 0, NULL, NULL },
 };
 
-/* Parses text as --ddl does and keeps both forms. */
+/*
+ * Parses text as --ddl does and keeps both forms. What the administrator says of uplinks is added where the text says nothing of
+ * them: so it goes wherever the text goes, also to tasks that build their plan themselves.
+ */
 static int take_text(struct ddl__spank_settings *settings, const char *text, struct ddl_error *err)
 {
 	struct ddl__options options;
-	size_t length = strlen(text);
-	int rc;
+	char whole[sizeof(settings->text)], uplink[DDL__UPLINK_SIZE];
+	int rc, length = snprintf(whole, sizeof(whole), "%s", text);
 
-	if (length >= sizeof(settings->text))
-		return ddl__error_set(err, -EINVAL, "the option has %zu bytes; at most %zu are possible", length,
-				      sizeof(settings->text) - 1);
 	ddl__options_init(&options);
-	rc = ddl__options_parse(text, &options, err);
-	if (rc < 0)
-		return rc;
+	if ((size_t)length < sizeof(whole)) {
+		rc = ddl__options_parse(text, &options, err);
+		if (rc < 0)
+			return rc;
+	}
+	if (ddl__uplink_said(&settings->uplink) && options.mode != DDL__MODE_OFF && options.mode != DDL__MODE_HELP &&
+	    !strstr(text, ",uplink=")) {
+		options.uplink = settings->uplink;
+		length = snprintf(whole, sizeof(whole), "%s,uplink=%s", text,
+				  ddl__uplink_format(&options.uplink, uplink, sizeof(uplink)));
+	}
+	if ((size_t)length >= sizeof(whole))
+		return ddl__error_set(err, -EINVAL, "the option has %d bytes; at most %zu are possible", length, sizeof(whole) - 1);
 	settings->options = options;
-	memcpy(settings->text, text, length + 1);
+	memcpy(settings->text, whole, (size_t)length + 1);
 	return 0;
 }
 
@@ -66,6 +76,19 @@ static int set_topology(struct ddl__spank_settings *settings, const char *value,
 	return 0;
 }
 
+static int set_uplink(struct ddl__spank_settings *settings, const char *value, struct ddl_error *err)
+{
+	char word[80];
+
+	if (ddl__uplink_parse(value, strlen(value), &settings->uplink) == 0)
+		return 0;
+	return ddl__error_set(
+		err, -EINVAL,
+		"\"%s\" is not possible; give the ratio of each level, the leaf switches' first, as in 4:1 or 4:1/2:1, or "
+		"linkspeed where LinkSpeed in topology.conf is in Mbit/s",
+		ddl__error_word(word, sizeof(word), value, strlen(value)));
+}
+
 static int set_log(struct ddl__spank_settings *settings, const char *value, struct ddl_error *err)
 {
 	const struct ddl__choice *choice = ddl__choice_by_name(levels, value, strlen(value));
@@ -85,6 +108,7 @@ static const struct argument {
 } arguments[] = {
 	{ "default=", set_default },
 	{ "topology=", set_topology },
+	{ "uplink=", set_uplink },
 	{ "log=", set_log },
 };
 
@@ -99,13 +123,13 @@ static int read_argument(struct ddl__spank_settings *settings, const char *text,
 		if (!strncmp(text, arguments[i].name, length))
 			return arguments[i].set(settings, text + length, err);
 	}
-	return ddl__error_set(err, -EINVAL, "\"%s\" is not known; choose from default=, topology=, log=",
+	return ddl__error_set(err, -EINVAL, "\"%s\" is not known; choose from default=, topology=, uplink=, log=",
 			      ddl__error_word(word, sizeof(word), text, strlen(text)));
 }
 
 int ddl__spank_settings_read(struct ddl__spank_settings *settings, int argc, char *const *argv, struct ddl_error *err)
 {
-	char all[DDL_ERROR_TEXT_SIZE] = "";
+	char all[DDL_ERROR_TEXT_SIZE] = "", text[DDL__SPANK_TEXT_SIZE];
 	size_t used = 0;
 	int i, broken = 0;
 
@@ -124,6 +148,9 @@ int ddl__spank_settings_read(struct ddl__spank_settings *settings, int argc, cha
 						 equals > 40 ? 40 : equals, argv[i], one.text);
 		broken = 1;
 	}
+	snprintf(text, sizeof(text), "%s", settings->text);
+	if (text[0]) /* uplink= may have come after default=; where the two together are too long, the default stands alone */
+		take_text(settings, text, NULL);
 	return broken ? ddl__error_set(err, -EINVAL, "%s", all) : 0;
 }
 

@@ -2,7 +2,7 @@
 /*
  * settings.h - what is in force for one command or step: the administrator's arguments in plugstack.conf and the user's --ddl.
  *
- *     optional /usr/lib64/slurm/spank_ddl.so default=off topology=slurm log=info
+ *     optional /usr/lib64/slurm/spank_ddl.so default=off topology=slurm uplink=4:1/2:1 log=info
  *
  * A broken argument is reported and its default stays; what the user says wrong is refused where the job is submitted.
  */
@@ -32,7 +32,8 @@ enum ddl__spank_level {
 
 struct ddl__spank_settings {
 	struct ddl__options options;     /* in force; mode off: the plugin does nothing */
-	char text[DDL__SPANK_TEXT_SIZE]; /* as it was spelled, by the user or in default=; "": nothing was said */
+	char text[DDL__SPANK_TEXT_SIZE]; /* as the user or default= spelled it, with uplink= added; "": nothing was said */
+	struct ddl__uplink uplink;       /* what the administrator says of uplinks */
 	int said;                        /* 1: the user gave --ddl */
 	enum ddl__spank_source source;   /* who is asked for the switches */
 	char file[DDL__SPANK_PATH_SIZE]; /* DDL__SPANK_FILE: the path */

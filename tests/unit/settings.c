@@ -85,6 +85,10 @@ static void a_broken_argument_is_named_and_leaves_the_others_in_force(void **sta
 		"topology=file:",
 		"topology=file:x",
 		"topology=magic",
+		"uplink=",
+		"uplink=4",
+		"uplink=4:0",
+		"uplink=leaf:100G",
 		"log=",
 		"log=loud",
 		"log",
@@ -150,6 +154,50 @@ static void what_the_user_says_replaces_the_default_wholly(void **state)
 	assert_string_equal(settings.text, "ring");
 }
 
+/* What --ddl=TEXT becomes with the arguments WORD and OTHER. */
+static void check_uplink(const char *word, const char *other, const char *text, const char *want, uint32_t ratio)
+{
+	char *words[] = { (char *)word, (char *)other, NULL };
+	struct ddl__spank_settings settings;
+
+	assert_int_equal(read_arguments(&settings, NULL, words), 0);
+	if (text)
+		assert_int_equal(ddl__spank_settings_say(&settings, text, NULL), 0);
+	assert_string_equal(settings.text, want);
+	assert_int_equal(settings.options.uplink.ratio[0], ratio);
+}
+
+static void what_is_known_of_uplinks_is_added_to_the_option(void **state)
+{
+	check_uplink("uplink=4:1/2:1", "log=info", "ring", "ring,uplink=4:1/2:1", 400);
+	check_uplink("default=ring", "uplink=2:1", NULL, "ring,uplink=2:1", 200);
+	check_uplink("uplink=2:1", "default=ring", NULL, "ring,uplink=2:1", 200);
+	check_uplink("uplink=2:1", "default=ring,uplink=8:1", NULL, "ring,uplink=8:1", 800);
+	check_uplink("uplink=2:1", "default=ring", "auto", "auto,uplink=2:1", 200);
+	check_uplink("uplink=2:1", "default=ring", "auto,uplink=4:1", "auto,uplink=4:1", 400);
+	check_uplink("uplink=2:1", "default=ring", "auto,uplink=auto,rings=2", "auto,uplink=auto,rings=2", 0);
+	check_uplink("uplink=2:1", "default=ring", "off", "off", 0);
+	check_uplink("uplink=2:1", "default=off", "help", "help", 0);
+	check_uplink("uplink=2:1", "log=info", NULL, "", 0);
+}
+
+static void an_option_that_is_too_long_with_uplinks_is_refused(void **state)
+{
+	char *words[] = { (char *)"uplink=2:1", NULL };
+	struct ddl__spank_settings settings;
+	struct ddl_error err;
+	char text[DDL__SPANK_TEXT_SIZE] = "ring,rings=";
+
+	assert_int_equal(read_arguments(&settings, NULL, words), 0);
+	memset(text + strlen(text), '0', sizeof(text) - 13);
+	text[sizeof(text) - 2] = '1';
+	assert_int_equal(ddl__spank_settings_say(&settings, text, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "1034 bytes; at most 1023"));
+	settings.uplink.n = 0;
+	assert_int_equal(ddl__spank_settings_say(&settings, text, &err), 0);
+	assert_string_equal(settings.text, text);
+}
+
 static void the_log_shows_what_its_level_says(void **state)
 {
 	struct ddl__spank_settings settings = { .level = DDL__SPANK_ERROR };
@@ -174,6 +222,8 @@ int main(void)
 		cmocka_unit_test(a_broken_argument_is_named_and_leaves_the_others_in_force),
 		cmocka_unit_test(many_broken_arguments_are_one_sentence),
 		cmocka_unit_test(what_the_user_says_replaces_the_default_wholly),
+		cmocka_unit_test(what_is_known_of_uplinks_is_added_to_the_option),
+		cmocka_unit_test(an_option_that_is_too_long_with_uplinks_is_refused),
 		cmocka_unit_test(the_log_shows_what_its_level_says),
 	};
 
