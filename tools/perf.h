@@ -17,6 +17,7 @@
 #include <ddl/ddl.h>
 
 #include "options.h"
+#include "select.h"
 
 enum ddl__perf_collective {
 	DDL__PERF_ALLREDUCE = 1,      /* all-reduce */
@@ -79,15 +80,15 @@ struct ddl__perf_row {
 };
 
 struct ddl__perf_result {
-	double median_us;      /* of the iterations' times */
-	double min_us;         /* shortest */
-	double p99_us;         /* nearest rank */
-	int correct;           /* 1 yes, 0 no, -1 not checked */
-	int starts;            /* how often the row was carried out, warm-up and checks included */
-	const char *algorithm; /* what ran. Static */
-	int rings;             /* rings that shared the data */
-	uint64_t wire_bytes;   /* of the row, as they travelled */
-	const char *wire;      /* spelling of the type that travelled. Static */
+	double median_us;                         /* of the iterations' times */
+	double min_us;                            /* shortest */
+	double p99_us;                            /* nearest rank */
+	int correct;                              /* 1 yes, 0 no, -1 not checked */
+	int starts;                               /* how often the row was carried out, warm-up and checks included */
+	char algorithm[DDL__CANDIDATE_TEXT_SIZE]; /* what ran */
+	int rings;                                /* rings that shared the data */
+	uint64_t wire_bytes;                      /* of the row, as they travelled */
+	const char *wire;                         /* spelling of the type that travelled. Static */
 };
 
 /* perf_options.c: parses the command line. Returns 1: go on; 0: end with *status (said why, or help was asked for). */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * perf_explore.c - `ddl perf allreduce --explore FILE`: measures every algorithm at every size, in turns, and writes which is the
- * fastest as a tuning file (DDL_TUNE). Algorithms that the cost model puts far behind are left out, for they would take most of the
- * time.
+ * perf_explore.c - `ddl perf allreduce --explore FILE`: measures every algorithm at every size, in turns, and writes the times as
+ * a tuning file (DDL_TUNE); multiring with the most promising dimensions, too. What the cost model puts far behind is left out, for
+ * it would take most of the time.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,39 +16,51 @@
 
 enum { ROUNDS = 2, HOPELESS = 20 };
 
-static bool hopeless(const struct ddl__model *model, const struct ddl__algorithm *algorithm, uint64_t bytes)
+/* One candidate at one row. The time is the slowest rank's, so all ranks add the same. */
+static int explore_one(struct ddl__perf *perf, struct ddl__perf_options *options, const struct ddl__perf_row *row,
+		       const struct ddl__candidate *candidate, struct ddl__perf_result *result, struct ddl__tuning *tuning,
+		       struct ddl_error *err)
 {
-	const struct ddl__algorithm *best = ddl__select_cheapest(DDL__ALLREDUCE, model, (double)bytes);
+	char name[DDL__CANDIDATE_TEXT_SIZE];
+	int rc;
 
-	return !algorithm->cost || algorithm->cost(model, (double)bytes) > HOPELESS * best->cost(model, (double)bytes);
+	options->algorithm = ddl__candidate_text(candidate, name);
+	rc = ddl__perf_measure(perf, row, result, err);
+	options->algorithm = NULL;
+	if (rc < 0)
+		return rc;
+	if (result->correct == 0)
+		return ddl__error_set(err, -EBADMSG, "the result of %s is wrong", name);
+	if (ddl__tuning_add(tuning, result->wire_bytes ? result->wire_bytes : 1, candidate,
+			    (uint64_t)(result->median_us * 1000) + 1) < 0)
+		return ddl__error_set(err, -ENOSPC, "a tuning file holds at most %d times", DDL__TUNING_MAX);
+	return 0;
 }
 
-/* One row with every algorithm. The times are the slowest rank's, so all ranks add the same. */
+/* One row with every candidate that is not hopeless. */
 static int explore_row(struct ddl__perf *perf, struct ddl__perf_options *options, const struct ddl__perf_row *row,
 		       struct ddl__tuning *tuning, struct ddl_error *err)
 {
+	struct ddl__candidate candidates[DDL__CANDIDATES_MAX];
+	const double bytes = (double)row->bytes;
 	struct ddl__model model;
+	size_t n;
 
 	ddl__model_init(&model, perf->setting.comm->layout);
+	n = ddl__candidates(DDL__ALLREDUCE, &model, bytes, candidates);
 	for (int round = 0; round < ROUNDS; round++)
-		for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
+		for (size_t i = 0; i < n; i++) {
 			struct ddl__perf_result result;
 			int rc;
 
-			if (a->collective != DDL__ALLREDUCE || hopeless(&model, a, row->bytes))
-				continue;
-			options->algorithm = a->name;
-			rc = ddl__perf_measure(perf, row, &result, err);
-			options->algorithm = NULL;
+			if (ddl__candidate_cost(&candidates[i], &model, bytes) >
+			    HOPELESS * ddl__candidate_cost(&candidates[0], &model, bytes))
+				break;
+			rc = explore_one(perf, options, row, &candidates[i], &result, tuning, err);
 			if (rc < 0)
 				return rc;
-			if (result.correct == 0)
-				return ddl__error_set(err, -EBADMSG, "the result of %s is wrong", a->name);
 			if (round == ROUNDS - 1 && perf->setting.output)
 				ddl__perf_output_row(perf->setting.output, row, &result);
-			if (ddl__tuning_add(tuning, result.wire_bytes ? result.wire_bytes : 1, a,
-					    (uint64_t)(result.median_us * 1000)) < 0)
-				return ddl__error_set(err, -ENOSPC, "a tuning file holds at most %d sizes", DDL__TUNING_MAX);
 		}
 	return 0;
 }

@@ -270,7 +270,7 @@ int ddl__perf_measure(struct ddl__perf *perf, const struct ddl__perf_row *row, s
 	if (rc == 0) {
 		call = &perf->requests[0]->call;
 		result->starts = perf->starts;
-		result->algorithm = ddl__algorithm_name(call->algorithm);
+		ddl__call_how(call, result->algorithm);
 		result->rings = (int)call->rings;
 		result->wire_bytes = row->bytes;
 		if (call->wire == DDL_WIRE_BFLOAT16 || call->wire == DDL_WIRE_FLOAT16)

@@ -28,21 +28,27 @@ static void print_model(const struct ddl__model *model, FILE *out)
 static void print_row(const struct ddl__view *view, const struct ddl__model *model, uint64_t bytes, FILE *out)
 {
 	const char *wanted = ddl__select_wanted(&view->plan->options), *why = "the least time";
-	const struct ddl__algorithm *chosen = ddl__select_cheapest(DDL__ALLREDUCE, model, (double)bytes), *first = NULL;
-	char size[32];
+	const struct ddl__candidate chosen = ddl__select_cheapest(DDL__ALLREDUCE, model, (double)bytes);
+	struct ddl__candidate candidates[DDL__CANDIDATES_MAX], first;
+	const size_t n = ddl__candidates(DDL__ALLREDUCE, model, (double)bytes, candidates);
+	char size[32], name[DDL__CANDIDATE_TEXT_SIZE], split[DDL__CANDIDATE_TEXT_SIZE] = "-";
 
+	ddl__select(DDL__ALLREDUCE, NULL, &first, NULL);
 	fprintf(out, "%10s", ddl__bytes_format(bytes, size, sizeof(size)));
-	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
-		if (a->collective != DDL__ALLREDUCE || !a->cost)
-			continue;
-		first = first ? first : a;
-		fprintf(out, " %11.1f", a->cost(model, (double)bytes));
-	}
+	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++)
+		if (a->collective == DDL__ALLREDUCE && a->cost)
+			fprintf(out, " %11.1f", a->cost(model, (double)bytes));
+	for (size_t i = n; i-- > 0;)
+		if (candidates[i].n_dims)
+			snprintf(split, sizeof(split), "%.1f %s", ddl__candidate_cost(&candidates[i], model, (double)bytes),
+				 strchr(ddl__candidate_text(&candidates[i], name), ':') + 1);
+	if (model->n_dims == 0)
+		fprintf(out, " %20s", split);
 	if (wanted)
 		why = "asked for by --ddl";
-	else if (chosen == first)
+	else if (ddl__candidate_same(&chosen, &first))
 		why = "nothing is clearly faster";
-	fprintf(out, "  %s: %s\n", wanted ? wanted : chosen ? chosen->name : "none", why);
+	fprintf(out, "  %s: %s\n", wanted ? wanted : ddl__candidate_text(&chosen, name), why);
 }
 
 void ddl__view_explain(const struct ddl__view *view, const uint64_t *sizes, size_t n, FILE *out)
@@ -55,6 +61,8 @@ void ddl__view_explain(const struct ddl__view *view, const uint64_t *sizes, size
 	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++)
 		if (a->collective == DDL__ALLREDUCE && a->cost)
 			fprintf(out, " %11s", a->name);
+	if (model.n_dims == 0)
+		fprintf(out, " %20s", "multiring:DIMS");
 	fprintf(out, "  chosen\n");
 	for (size_t i = 0; i < n; i++)
 		print_row(view, &model, sizes[i], out);

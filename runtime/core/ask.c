@@ -12,6 +12,8 @@
 #include "error.h"
 #include "shape.h"
 
+_Static_assert(DDL__CALL_DIMS >= DDL__CANDIDATE_DIMS, "a call can name a candidate's dimensions");
+
 static bool reduces(uint32_t collective)
 {
 	return collective == DDL__ALLREDUCE || collective == DDL__REDUCE_SCATTER || collective == DDL__REDUCE;
@@ -121,17 +123,16 @@ int ddl__ask_check(const struct ddl_comm *comm, struct ddl__ask *ask, struct ddl
 	return rc;
 }
 
-/* The dimensions that a user gave must make up the ranks. */
-static int check_dims(const struct ddl_comm *comm, struct ddl_error *err)
+/* Dimensions must make up the ranks. */
+static int check_dims(const struct ddl_comm *comm, const uint32_t *dims, uint32_t n, struct ddl_error *err)
 {
-	const struct ddl__options *o = &comm->plan->options;
 	uint64_t product = 1;
 	char given[256] = "", factors[256] = "";
-	for (uint32_t i = 0; i < o->n_dims; i++) {
-		product *= o->dims[i];
-		snprintf(given + strlen(given), sizeof(given) - strlen(given), "%s%u", i ? "x" : "", o->dims[i]);
+	for (uint32_t i = 0; i < n; i++) {
+		product *= dims[i];
+		snprintf(given + strlen(given), sizeof(given) - strlen(given), "%s%u", i ? "x" : "", dims[i]);
 	}
-	if (o->n_dims == 0 || product == (uint64_t)comm->size)
+	if (n == 0 || product == (uint64_t)comm->size)
 		return 0;
 	for (int left = comm->size, factor = 2; left > 1; left % factor ? factor++ : (left /= factor))
 		if (left % factor == 0)
@@ -141,37 +142,47 @@ static int check_dims(const struct ddl_comm *comm, struct ddl_error *err)
 			      (unsigned long long)product, comm->size, comm->size, *factors ? factors : "1");
 }
 
-/* What is asked for by name (the request's options, DDL_ALGO, --ddl=ring), else the cheapest. From agreed facts only. */
-static int choose(const struct ddl_comm *comm, const char *wanted, const struct ddl__call *call,
-		  const struct ddl__algorithm **algorithm, struct ddl_error *err)
+/* What is asked for by name. */
+static int take_forced(const struct ddl_comm *comm, enum ddl__collective collective, const char *name,
+		       struct ddl__candidate *candidate, struct ddl_error *err)
+{
+	const struct ddl__options *o = &comm->plan->options;
+	int rc = ddl__select(collective, name, candidate, err);
+	if (rc < 0 || candidate->algorithm->build != ddl__build_multiring)
+		return rc;
+	return candidate->n_dims ? check_dims(comm, candidate->dims, candidate->n_dims, err)
+				 : check_dims(comm, o->dims, o->n_dims, err);
+}
+
+const char *ddl__ask_forced(const struct ddl_comm *comm)
+{
+	const char *name = getenv("DDL_ALGO");
+	return name && *name ? name : ddl__select_wanted(&comm->plan->options);
+}
+
+/* What is asked for by name (the request's options, DDL_ALGO, --ddl=ring), else what is the fastest. From agreed facts only. */
+static int choose(const struct ddl_comm *comm, const char *wanted, const struct ddl__call *call, struct ddl__candidate *candidate,
+		  struct ddl_error *err)
 {
 	enum ddl__collective collective = (enum ddl__collective)call->collective;
-	const char *forced = wanted || collective != DDL__ALLREDUCE ? wanted : getenv("DDL_ALGO");
-	if ((!forced || !*forced) && collective == DDL__ALLREDUCE)
-		forced = ddl__select_wanted(&comm->plan->options);
-	if (forced && strcmp(forced, "multiring") == 0) {
-		int rc = check_dims(comm, err);
-		if (rc < 0)
-			return rc;
-	}
-	if (forced && *forced)
-		return ddl__select(collective, forced, algorithm, err);
+	const char *forced = wanted && *wanted ? wanted : collective == DDL__ALLREDUCE ? ddl__ask_forced(comm) : NULL;
+	if (forced)
+		return take_forced(comm, collective, forced, candidate, err);
 	size_t bytes = call->wire == DDL_WIRE_NATIVE && call->type ? ddl_type_size((enum ddl_type)call->type) : 2;
 	double count = (double)call->count; /* by counts it is that of all blocks */
 	if (ddl__has_blocks(collective) && !call->counts)
 		count *= comm->size;
-	*algorithm = collective == DDL__ALLREDUCE && comm->tuning ? ddl__tuning_find(comm->tuning, call->count * bytes) : NULL;
-	if (*algorithm)
+	if (collective == DDL__ALLREDUCE && comm->tuning && ddl__tuning_find(comm->tuning, call->count * bytes, candidate) == 0)
 		return 0;
 	struct ddl__model model;
 	ddl__model_init(&model, comm->layout);
-	*algorithm = ddl__select_cheapest(collective, &model, count * (double)bytes);
+	*candidate = ddl__select_cheapest(collective, &model, count * (double)bytes);
 	return 0;
 }
 
 /* The options, completed: the plan's word where the caller has none. */
 static int complete_call(const struct ddl_comm *comm, const struct ddl_request_options *options, struct ddl__call *call,
-			 const struct ddl__algorithm **algorithm, struct ddl_error *err)
+			 struct ddl__candidate *candidate, struct ddl_error *err)
 {
 	static const struct ddl_request_options defaults = DDL_REQUEST_OPTIONS_INIT;
 	const struct ddl_request_options *o = options ? options : &defaults;
@@ -183,10 +194,12 @@ static int complete_call(const struct ddl_comm *comm, const struct ddl_request_o
 				      DDL__RINGS_MAX);
 	enum ddl_wire wire = o->wire ? o->wire : (enum ddl_wire)plan->wire;
 	call->wire = reduces(call->collective) ? ddl__wire_resolve(wire, (enum ddl_type)call->type) : DDL_WIRE_NATIVE;
-	int rc = choose(comm, o->algorithm, call, algorithm, err);
+	int rc = choose(comm, o->algorithm, call, candidate, err);
 	if (rc < 0)
 		return rc;
-	call->algorithm = (*algorithm)->id;
+	call->algorithm = candidate->algorithm->id;
+	for (uint32_t i = 0; i < candidate->n_dims; i++)
+		call->dims[i] = candidate->dims[i];
 	call->rings = o->rings ? (uint32_t)o->rings : plan->rings ? plan->rings : 1;
 	call->priority = o->priority;
 	return 0;
@@ -195,11 +208,11 @@ static int complete_call(const struct ddl_comm *comm, const struct ddl_request_o
 int ddl__ask_init(struct ddl_comm *comm, struct ddl__ask *ask, const struct ddl_request_options *options,
 		  struct ddl_request **request, struct ddl_error *err)
 {
-	const struct ddl__algorithm *algorithm;
+	struct ddl__candidate candidate = { 0 };
 	int rc = ddl_comm_get_error(comm, err);
 	rc = rc ? rc : ddl__ask_check(comm, ask, err);
-	rc = rc ? rc : complete_call(comm, options, &ask->args.call, &algorithm, err);
-	rc = rc ? rc : ddl__request_create(comm, algorithm, &ask->args, request, err);
+	rc = rc ? rc : complete_call(comm, options, &ask->args.call, &candidate, err);
+	rc = rc ? rc : ddl__request_create(comm, &candidate, &ask->args, request, err);
 	if (rc == 0) {
 		(*request)->send = ask->send;
 		(*request)->recv = ask->recv;

@@ -21,6 +21,9 @@ int ddl__ask_init(struct ddl_comm *comm, struct ddl__ask *ask, const struct ddl_
 /* Carries it out by a request of the cache; see cache.c. */
 int ddl__ask_run(struct ddl_comm *comm, struct ddl__ask *ask);
 
+/* The all-reduce that the environment (DDL_ALGO) or the plan (--ddl=ring, dims=) asks for by name; NULL: a free choice. */
+const char *ddl__ask_forced(const struct ddl_comm *comm);
+
 /* Checks the arguments and fills in what depends on the counts. */
 int ddl__ask_check(const struct ddl_comm *comm, struct ddl__ask *ask, struct ddl_error *err);
 

@@ -171,7 +171,7 @@ void ddl__process_leave(struct ddl_comm *comm);
 bool ddl__process_progress(const struct ddl_comm *comm, bool *any);
 
 /* request.c: one request. create takes the lock itself. */
-int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algorithm, const struct ddl__request_args *args,
+int ddl__request_create(struct ddl_comm *comm, const struct ddl__candidate *candidate, const struct ddl__request_args *args,
 			struct ddl_request **request, struct ddl_error *err);
 void ddl__request_destroy(struct ddl_request *request);
 
@@ -192,6 +192,9 @@ void ddl__request_describe_wait(const struct ddl_request *request, char *text, s
 
 /* "all-reduce of 1024 f32 (sum)", with whatever else ranks must agree on. */
 void ddl__call_describe(const struct ddl__call *call, char *text, size_t size);
+
+/* What carries it out: "multiring:4x8x8"; text: DDL__CANDIDATE_TEXT_SIZE bytes. Returns text. */
+char *ddl__call_how(const struct ddl__call *call, char *text);
 
 /* Monotonic clock. */
 uint64_t ddl__now_ns(void);

@@ -29,11 +29,21 @@ static const char *counts_text(const struct ddl__call *call, char *text, size_t 
 	return text;
 }
 
+char *ddl__call_how(const struct ddl__call *call, char *text)
+{
+	struct ddl__algorithm algorithm = { .name = ddl__algorithm_name(call->algorithm) };
+	struct ddl__candidate candidate = { .algorithm = &algorithm };
+	memcpy(candidate.dims, call->dims, sizeof(candidate.dims));
+	while (candidate.n_dims < DDL__CALL_DIMS && call->dims[candidate.n_dims])
+		candidate.n_dims++;
+	return ddl__candidate_text(&candidate, text);
+}
+
 void ddl__call_describe(const struct ddl__call *call, char *text, size_t size)
 {
 	const char *name = ddl__collective_name((enum ddl__collective)call->collective);
 	const char *type = ddl__type_name((enum ddl_type)call->type);
-	char count[24] = "", counts[48], root[32] = "";
+	char count[24] = "", counts[48], root[32] = "", how[DDL__CANDIDATE_TEXT_SIZE];
 	if (call->collective != DDL__ALLTOALL || !call->counts)
 		snprintf(count, sizeof(count), "%llu ", (unsigned long long)call->count);
 	if (call->root >= 0)
@@ -44,11 +54,11 @@ void ddl__call_describe(const struct ddl__call *call, char *text, size_t size)
 		snprintf(text, size, "%s", name);
 	else if (call->op == 0)
 		snprintf(text, size, "%s of %s%s%s%s (priority %d, %u rings, %s)", name, count, type, counts, root, call->priority,
-			 call->rings, ddl__algorithm_name(call->algorithm));
+			 call->rings, ddl__call_how(call, how));
 	else
 		snprintf(text, size, "%s of %s%s%s%s (%s, wire %s, priority %d, %u rings, %s)", name, count, type, counts, root,
 			 ddl__op_name((enum ddl_op)call->op), ddl__wire_name((enum ddl_wire)call->wire), call->priority,
-			 call->rings, ddl__algorithm_name(call->algorithm));
+			 call->rings, ddl__call_how(call, how));
 }
 
 struct ddl__call ddl__request_call(const struct ddl_request *request, int peer)
@@ -208,7 +218,7 @@ static int allocate(struct ddl_request *r, struct ddl_error *err)
 	return 0;
 }
 
-int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algorithm, const struct ddl__request_args *args,
+int ddl__request_create(struct ddl_comm *comm, const struct ddl__candidate *candidate, const struct ddl__request_args *args,
 			struct ddl_request **request, struct ddl_error *err)
 {
 	const struct ddl__call *call = &args->call;
@@ -219,6 +229,8 @@ int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algo
 	r->call = *call;
 	enum ddl_type type = call->type ? (enum ddl_type)call->type : DDL_UINT8;
 	r->kernels = ddl__kernels_get((enum ddl_op)call->op, type, (enum ddl_wire)call->wire);
+	const struct ddl__options *options = &comm->plan->options;
+	size_t n_dims = candidate->n_dims ? candidate->n_dims : options->n_dims;
 	const struct ddl__build build = { .layout = comm->layout,
 					  .rank = comm->rank,
 					  .count = call->count,
@@ -228,13 +240,14 @@ int ddl__request_create(struct ddl_comm *comm, const struct ddl__algorithm *algo
 					  .root = call->root,
 					  .peer = args->peer,
 					  .tag = args->tag,
-					  .dims = comm->plan->options.n_dims ? comm->plan->options.dims : NULL,
-					  .n_dims = comm->plan->options.n_dims,
+					  .dims = n_dims ? (candidate->n_dims ? candidate->dims : options->dims) : NULL,
+					  .n_dims = n_dims,
 					  .rings = call->rings };
-	int rc = algorithm->build(&build, &r->schedule);
+	int rc = candidate->algorithm->build(&build, &r->schedule);
 	if (rc < 0) {
 		free(r);
-		return ddl__error_set(err, rc, "the schedule for %s could not be built: %s", algorithm->name, strerror(-rc));
+		return ddl__error_set(err, rc, "the schedule for %s could not be built: %s", candidate->algorithm->name,
+				      strerror(-rc));
 	}
 	rc = allocate(r, err);
 	if (rc == 0 && digest_pairs(r, args) < 0)

@@ -6,11 +6,14 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "error.h"
 
 #define CLEARLY 0.75 /* predictions are rough: another than the first row must be so much faster */
+
+enum { DIMS = 4, SPLITS = 4 }; /* dimensions that ranks are split into, and how many such splits are worth comparing */
 
 const struct ddl__algorithm ddl__algorithms[] = {
 	{ 1, DDL__ALLREDUCE, "ring", "reduce-scatter and all-gather around the plan's ring; bandwidth-optimal", ddl__build_ring,
@@ -81,15 +84,41 @@ const char *ddl__algorithm_name(uint32_t id)
 	return "unknown algorithm";
 }
 
-int ddl__select(enum ddl__collective collective, const char *wanted, const struct ddl__algorithm **algorithm, struct ddl_error *err)
+/* Reads the dimensions behind the colon of "multiring:4x8x8". */
+static int read_dims(const char *wanted, const char *text, struct ddl__candidate *candidate, struct ddl_error *err)
+{
+	char word[64];
+	candidate->n_dims = 0;
+	for (;;) {
+		char *end;
+		unsigned long dim = *text >= '1' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+		if (dim == 0 || dim > INT32_MAX || candidate->n_dims == DDL__CANDIDATE_DIMS || (*end && *end != 'x'))
+			return ddl__error_set(err, -EINVAL,
+					      "the dimensions of \"%s\" are not understood: write multiring:4x8x8, with at most %d "
+					      "numbers whose product is the number of ranks",
+					      ddl__error_word(word, sizeof(word), wanted, strlen(wanted)), DDL__CANDIDATE_DIMS);
+		candidate->dims[candidate->n_dims++] = (uint32_t)dim;
+		if (!*end)
+			return 0;
+		text = end + 1;
+	}
+}
+
+int ddl__select(enum ddl__collective collective, const char *wanted, struct ddl__candidate *candidate, struct ddl_error *err)
 {
 	char names[256] = "", word[64];
+	size_t length = wanted ? strcspn(wanted, ":") : 0;
 	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
 		if (a->collective != collective)
 			continue;
-		if (!wanted || strcmp(wanted, a->name) == 0) {
-			*algorithm = a;
-			return 0;
+		if (!wanted || (strlen(a->name) == length && strncmp(wanted, a->name, length) == 0)) {
+			*candidate = (struct ddl__candidate){ .algorithm = a };
+			if (!wanted || !wanted[length])
+				return 0;
+			if (a->build == ddl__build_multiring)
+				return read_dims(wanted, wanted + length + 1, candidate, err);
+			return ddl__error_set(err, -EINVAL, "%s takes no dimensions: only multiring does, as in multiring:4x8x8",
+					      a->name);
 		}
 		size_t used = strlen(names);
 		snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", a->name);
@@ -98,23 +127,101 @@ int ddl__select(enum ddl__collective collective, const char *wanted, const struc
 			      ddl__error_word(word, sizeof(word), wanted, strlen(wanted)), ddl__collective_name(collective), names);
 }
 
+char *ddl__candidate_text(const struct ddl__candidate *candidate, char *text)
+{
+	int used = snprintf(text, DDL__CANDIDATE_TEXT_SIZE, "%s", candidate->algorithm->name);
+	for (uint32_t i = 0; i < candidate->n_dims && used < DDL__CANDIDATE_TEXT_SIZE; i++)
+		used += snprintf(text + used, DDL__CANDIDATE_TEXT_SIZE - (size_t)used, "%c%u", i ? 'x' : ':', candidate->dims[i]);
+	return text;
+}
+
+bool ddl__candidate_same(const struct ddl__candidate *a, const struct ddl__candidate *b)
+{
+	return a->algorithm == b->algorithm && a->n_dims == b->n_dims &&
+	       memcmp(a->dims, b->dims, a->n_dims * sizeof(a->dims[0])) == 0;
+}
+
+double ddl__candidate_cost(const struct ddl__candidate *candidate, const struct ddl__model *model, double bytes)
+{
+	struct ddl__model own = *model;
+	if (!candidate->algorithm->cost)
+		return 0;
+	if (candidate->n_dims) {
+		memcpy(own.dims, candidate->dims, candidate->n_dims * sizeof(own.dims[0]));
+		own.n_dims = candidate->n_dims;
+	}
+	return candidate->algorithm->cost(&own, bytes);
+}
+
+struct ranking { /* candidates by predicted time, the least first */
+	const struct ddl__model *model;
+	double bytes;
+	struct ddl__candidate *at;
+	double us[DDL__CANDIDATES_MAX];
+	size_t n, room;
+};
+
+static void rank_in(struct ranking *ranking, const struct ddl__candidate *candidate)
+{
+	double us = ddl__candidate_cost(candidate, ranking->model, ranking->bytes);
+	size_t i = ranking->n;
+	if (ranking->n == ranking->room && us >= ranking->us[--i])
+		return;
+	ranking->n += ranking->n < ranking->room;
+	for (; i > 0 && ranking->us[i - 1] > us; i--) {
+		ranking->us[i] = ranking->us[i - 1];
+		ranking->at[i] = ranking->at[i - 1];
+	}
+	ranking->us[i] = us;
+	ranking->at[i] = *candidate;
+}
+
+/* Ranks what the candidate's dimensions so far become with each way to split the `left` ranks of the rest. At most DIMS deep. */
+static void rank_dims(struct ranking *ranking, struct ddl__candidate *candidate, uint32_t left)
+{
+	uint32_t depth = candidate->n_dims++;
+	if (depth > 0) { /* the last takes the rest; one dimension alone is the ring */
+		candidate->dims[depth] = left;
+		rank_in(ranking, candidate);
+	}
+	for (uint32_t p = 2; depth + 2 <= DIMS && p <= left / 2; p++) {
+		if (left % p)
+			continue;
+		candidate->dims[depth] = p;
+		rank_dims(ranking, candidate, left / p);
+	}
+	candidate->n_dims = depth;
+}
+
+size_t ddl__candidates(enum ddl__collective collective, const struct ddl__model *model, double bytes,
+		       struct ddl__candidate *candidates)
+{
+	struct ddl__candidate split[SPLITS];
+	struct ranking all = { .model = model, .bytes = bytes, .at = candidates, .room = DDL__CANDIDATES_MAX };
+	struct ranking best = { .model = model, .bytes = bytes, .at = split, .room = SPLITS };
+	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
+		struct ddl__candidate candidate = { .algorithm = a };
+		if (a->collective != collective || !a->cost)
+			continue;
+		rank_in(&all, &candidate);
+		if (a->build == ddl__build_multiring && model->n_dims == 0)
+			rank_dims(&best, &candidate, model->n_ranks);
+	}
+	for (size_t i = 0; i < best.n; i++)
+		rank_in(&all, &split[i]);
+	return all.n;
+}
+
 const char *ddl__select_wanted(const struct ddl__options *options)
 {
 	return options->mode == DDL__MODE_RING ? "ring" : options->n_dims ? "multiring" : NULL;
 }
 
-const struct ddl__algorithm *ddl__select_cheapest(enum ddl__collective collective, const struct ddl__model *model, double bytes)
+struct ddl__candidate ddl__select_cheapest(enum ddl__collective collective, const struct ddl__model *model, double bytes)
 {
-	const struct ddl__algorithm *best = NULL;
-	double least = 0;
-	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
-		if (a->collective != collective || (best && !a->cost))
-			continue;
-		double us = a->cost ? a->cost(model, bytes) : 0;
-		if (!best || us < least) {
-			least = best ? us : us * CLEARLY;
-			best = a;
-		}
-	}
-	return best;
+	struct ddl__candidate candidates[DDL__CANDIDATES_MAX], first;
+	size_t n = ddl__candidates(collective, model, bytes, candidates);
+	ddl__select(collective, NULL, &first, NULL);
+	double least = ddl__candidate_cost(&first, model, bytes) * CLEARLY;
+	return n > 0 && ddl__candidate_cost(&candidates[0], model, bytes) < least ? candidates[0] : first;
 }

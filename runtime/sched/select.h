@@ -10,6 +10,10 @@
 #include "cost.h"
 #include "schedule.h"
 
+#define DDL__CANDIDATES_MAX      32 /* what is compared for one message size */
+#define DDL__CANDIDATE_TEXT_SIZE 64 /* bytes of a candidate's name with its dimensions, NUL included */
+#define DDL__CANDIDATE_DIMS      8  /* dimensions that a candidate may have of its own */
+
 struct ddl__algorithm {
 	uint32_t id;                     /* in struct ddl__call; never renumbered */
 	enum ddl__collective collective; /* what it carries out */
@@ -23,6 +27,12 @@ struct ddl__algorithm {
 /* All algorithms, ended by a row whose name is NULL. */
 extern const struct ddl__algorithm ddl__algorithms[];
 
+struct ddl__candidate { /* an algorithm, and of multiring the dimensions: "ring", "multiring", "multiring:4x8x8" */
+	const struct ddl__algorithm *algorithm;
+	uint32_t dims[DDL__CANDIDATE_DIMS]; /* the innermost first */
+	uint32_t n_dims;                    /* 0: those of the plan's options, else of its tree */
+};
+
 /* "all-reduce", "broadcast", "barrier". Static. */
 const char *ddl__collective_name(enum ddl__collective collective);
 
@@ -30,19 +40,34 @@ const char *ddl__collective_name(enum ddl__collective collective);
 const char *ddl__algorithm_name(uint32_t id);
 
 /*
- * Finds by name; NULL: the first of the collective. Returns 0; -EOPNOTSUPP (no such algorithm for this collective: the sentence
- * lists those that exist).
+ * Finds by the name, with dimensions or without; NULL: the first of the collective. Returns 0; -EOPNOTSUPP (no such algorithm for
+ * this collective: the sentence lists those that exist); -EINVAL (dimensions that are none, or of another algorithm than multiring).
  */
-int ddl__select(enum ddl__collective collective, const char *wanted, const struct ddl__algorithm **algorithm,
-		struct ddl_error *err);
+int ddl__select(enum ddl__collective collective, const char *wanted, struct ddl__candidate *candidate, struct ddl_error *err);
+
+/* Its name; text: DDL__CANDIDATE_TEXT_SIZE bytes. Returns text. */
+char *ddl__candidate_text(const struct ddl__candidate *candidate, char *text);
+
+bool ddl__candidate_same(const struct ddl__candidate *a, const struct ddl__candidate *b);
+
+/* Predicted time in microseconds; 0 where the algorithm has no cost. */
+double ddl__candidate_cost(const struct ddl__candidate *candidate, const struct ddl__model *model, double bytes);
+
+/*
+ * What could carry out a collective of so many bytes on the wire: every algorithm of the table that has a cost, and multiring with
+ * the most promising of the dimensions that the ranks can be split into. By predicted time, the least first. candidates: room for
+ * DDL__CANDIDATES_MAX. Returns how many.
+ */
+size_t ddl__candidates(enum ddl__collective collective, const struct ddl__model *model, double bytes,
+		       struct ddl__candidate *candidates);
 
 /* What the plan's options say of all-reduce: "ring" for --ddl=ring, "multiring" where dims are given; NULL: a free choice. */
 const char *ddl__select_wanted(const struct ddl__options *options);
 
 /*
- * The algorithm of the least predicted time for so many bytes on the wire; the first of the collective where none has a cost or
+ * The candidate of the least predicted time for so many bytes on the wire; the first of the collective where none has a cost or
  * none is clearly faster than it.
  */
-const struct ddl__algorithm *ddl__select_cheapest(enum ddl__collective collective, const struct ddl__model *model, double bytes);
+struct ddl__candidate ddl__select_cheapest(enum ddl__collective collective, const struct ddl__model *model, double bytes);
 
 #endif

@@ -27,20 +27,20 @@ bool ddl__tuning_fits(const struct ddl__tuning *tuning, const struct ddl__model 
 	return here.n_levels == tuning->n_levels && memcmp(here.ranks, tuning->ranks, sizeof(here.ranks)) == 0;
 }
 
-int ddl__tuning_add(struct ddl__tuning *tuning, uint64_t bytes, const struct ddl__algorithm *algorithm, uint64_t ns)
+int ddl__tuning_add(struct ddl__tuning *tuning, uint64_t bytes, const struct ddl__candidate *candidate, uint64_t ns)
 {
 	size_t i = 0;
-	while (i < tuning->n && tuning->at[i].bytes < bytes)
-		i++;
-	if (i < tuning->n && tuning->at[i].bytes == bytes) {
-		if (ns < tuning->at[i].ns)
-			tuning->at[i] = (struct ddl__tuned){ bytes, algorithm, ns };
+	for (; i < tuning->n && tuning->at[i].bytes <= bytes; i++) {
+		struct ddl__tuned *t = &tuning->at[i];
+		if (t->bytes < bytes || !ddl__candidate_same(&t->candidate, candidate))
+			continue;
+		t->ns = ns < t->ns ? ns : t->ns;
 		return 0;
 	}
 	if (tuning->n == DDL__TUNING_MAX)
 		return -ENOSPC;
 	memmove(&tuning->at[i + 1], &tuning->at[i], (tuning->n - i) * sizeof(tuning->at[0]));
-	tuning->at[i] = (struct ddl__tuned){ bytes, algorithm, ns };
+	tuning->at[i] = (struct ddl__tuned){ bytes, *candidate, ns };
 	tuning->n++;
 	return 0;
 }
@@ -60,14 +60,14 @@ static int read_shape(char *words, struct ddl__tuning *tuning)
 
 static int read_size(char *words, struct ddl__tuning *tuning)
 {
-	const struct ddl__algorithm *algorithm;
-	char name[64], rest;
+	struct ddl__candidate candidate;
+	char name[DDL__CANDIDATE_TEXT_SIZE], rest;
 	unsigned long long bytes, ns;
-	if (sscanf(words, "%llu %63s %llu %c", &bytes, name, &ns, &rest) != 3 || bytes == 0)
+	if (sscanf(words, "%llu %63s %llu %c", &bytes, name, &ns, &rest) != 3 || bytes == 0 || ns == 0)
 		return -EBADMSG;
-	if (ddl__select(DDL__ALLREDUCE, name, &algorithm, NULL) < 0)
+	if (ddl__select(DDL__ALLREDUCE, name, &candidate, NULL) < 0)
 		return -EBADMSG;
-	return ddl__tuning_add(tuning, bytes, algorithm, ns) < 0 ? -EBADMSG : 0;
+	return ddl__tuning_add(tuning, bytes, &candidate, ns) < 0 ? -EBADMSG : 0;
 }
 
 int ddl__tuning_parse(const char *text, size_t length, struct ddl__tuning *tuning, struct ddl_error *err)
@@ -108,21 +108,65 @@ void ddl__tuning_print(const struct ddl__tuning *tuning, FILE *out)
 	for (uint32_t l = 0; l < tuning->n_levels; l++)
 		fprintf(out, " %u", tuning->ranks[l]);
 	fputc('\n', out);
-	for (size_t i = 0; i < tuning->n; i++)
-		fprintf(out, "allreduce %llu %s %llu\n", (unsigned long long)tuning->at[i].bytes, tuning->at[i].algorithm->name,
-			(unsigned long long)tuning->at[i].ns);
+	for (size_t i = 0; i < tuning->n; i++) {
+		char name[DDL__CANDIDATE_TEXT_SIZE];
+		fprintf(out, "allreduce %llu %s %llu\n", (unsigned long long)tuning->at[i].bytes,
+			ddl__candidate_text(&tuning->at[i].candidate, name), (unsigned long long)tuning->at[i].ns);
+	}
 }
 
-const struct ddl__algorithm *ddl__tuning_find(const struct ddl__tuning *tuning, uint64_t bytes)
+/* On the line through two times; before NULL: through the origin. Sums and products only, so that all machines choose alike. */
+static double on_line(const struct ddl__tuned *before, const struct ddl__tuned *last, uint64_t bytes)
 {
-	const struct ddl__tuned *best = NULL;
-	double least = 0;
-	for (size_t i = 0; i < tuning->n; i++) {
-		double a = (double)tuning->at[i].bytes, b = bytes ? (double)bytes : 1, ratio = a > b ? a / b : b / a;
-		if (!best || ratio < least) {
-			best = &tuning->at[i];
-			least = ratio;
+	double slope = (double)last->ns / (double)last->bytes;
+	if (before)
+		slope = ((double)last->ns - (double)before->ns) / (double)(last->bytes - before->bytes);
+	return (double)last->ns + ((double)bytes - (double)last->bytes) * slope;
+}
+
+double ddl__tuning_time(const struct ddl__tuning *tuning, const struct ddl__candidate *candidate, uint64_t bytes)
+{
+	const struct ddl__tuned *before = NULL, *low = NULL, *high = NULL;
+	for (size_t i = 0; i < tuning->n && !high; i++) {
+		const struct ddl__tuned *t = &tuning->at[i];
+		if (!ddl__candidate_same(&t->candidate, candidate))
+			continue;
+		if (t->bytes >= bytes) {
+			high = t;
+		} else {
+			before = low;
+			low = t;
 		}
 	}
-	return best ? best->algorithm : NULL;
+	if (high && (high->bytes == bytes || high->bytes == tuning->at[0].bytes))
+		return (double)high->ns;
+	if (high)
+		return low ? on_line(low, high, bytes) : 0;
+	return low && low->bytes == tuning->at[tuning->n - 1].bytes
+		       ? on_line(before && before->ns < low->ns ? before : NULL, low, bytes)
+		       : 0;
+}
+
+int ddl__tuning_find(const struct ddl__tuning *tuning, uint64_t bytes, struct ddl__candidate *candidate)
+{
+	const struct ddl__tuned *best = NULL;
+	double least = 0, nearest = 0;
+	for (size_t i = 0; i < tuning->n; i++) {
+		double ns = ddl__tuning_time(tuning, &tuning->at[i].candidate, bytes);
+		if (ns > 0 && (!best || ns < least)) {
+			best = &tuning->at[i];
+			least = ns;
+		}
+	}
+	for (size_t i = 0; i < tuning->n && least == 0; i++) {
+		double a = (double)tuning->at[i].bytes, b = bytes ? (double)bytes : 1;
+		double ratio = a > b ? a / b : b / a;
+		if (!best || ratio < nearest) {
+			best = &tuning->at[i];
+			nearest = ratio;
+		}
+	}
+	if (best)
+		*candidate = best->candidate;
+	return best ? 0 : -ENOENT;
 }

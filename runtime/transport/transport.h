@@ -26,6 +26,7 @@
 
 #define DDL__SECRET_SIZE    32   /* bytes of the job's secret */
 #define DDL__ADDRESS_MAX    1024 /* bytes of a transport's address */
+#define DDL__CALL_DIMS      8    /* dimensions of multiring that a call may name */
 #define DDL__SLOTS_MAX      64   /* slots of a lane */
 #define DDL__SLOT_BYTES_MAX (1u << 22)
 
@@ -44,6 +45,7 @@ struct ddl__call {           /* the call a request was made by; compared between
 	int32_t priority;    /* higher goes first */
 	uint64_t count;      /* elements; of one block where there is a block a rank */
 	uint64_t counts;     /* blocks by counts: tells the counts apart; else 0 */
+	uint32_t dims[DDL__CALL_DIMS]; /* of multiring, where they were chosen with it; the rest 0 */
 };
 
 struct ddl__lane {           /* a lane as both ends must describe it. No padding. */

@@ -138,14 +138,37 @@ static void the_choice_is_the_cheapest_of_the_table(void **state)
 {
 	struct ddl__model model = worked_example();
 	for (double bytes = 8; bytes < 2e9; bytes *= 3) {
-		const struct ddl__algorithm *best = ddl__select_cheapest(DDL__ALLREDUCE, &model, bytes);
+		const struct ddl__candidate best = ddl__select_cheapest(DDL__ALLREDUCE, &model, bytes);
+		double us = ddl__candidate_cost(&best, &model, bytes);
 		for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++)
-			assert_true(a->collective != DDL__ALLREDUCE || best == ddl__algorithms ||
-				    best->cost(&model, bytes) <= a->cost(&model, bytes));
-		assert_true(best == ddl__algorithms || best->cost(&model, bytes) < 0.75 * ddl__cost_ring(&model, bytes));
+			assert_true(a->collective != DDL__ALLREDUCE || best.algorithm == ddl__algorithms ||
+				    us <= a->cost(&model, bytes));
+		assert_true(best.algorithm == ddl__algorithms || us < 0.75 * ddl__cost_ring(&model, bytes));
 	}
-	assert_string_equal(ddl__select_cheapest(DDL__ALLREDUCE, &model, 8)->name, "doubling");
-	assert_string_equal(ddl__select_cheapest(DDL__BROADCAST, &model, 8)->name, "chain");
+	assert_string_equal(ddl__select_cheapest(DDL__ALLREDUCE, &model, 8).algorithm->name, "doubling");
+	assert_string_equal(ddl__select_cheapest(DDL__BROADCAST, &model, 8).algorithm->name, "chain");
+}
+
+static void candidates_are_ranked_and_split_the_ranks_in_several_ways(void **state)
+{
+	struct ddl__candidate c[DDL__CANDIDATES_MAX];
+	struct ddl__model model = worked_example();
+	size_t n = ddl__candidates(DDL__ALLREDUCE, &model, 65536, c), splits = 0;
+	for (size_t i = 0; i < n; i++) {
+		uint64_t product = 1;
+		for (uint32_t d = 0; d < c[i].n_dims; d++)
+			product *= c[i].dims[d];
+		splits += c[i].n_dims > 0;
+		assert_true(c[i].n_dims == 0 || product == 256);
+		assert_true(i == 0 || ddl__candidate_cost(&c[i - 1], &model, 65536) <= ddl__candidate_cost(&c[i], &model, 65536));
+		for (size_t j = 0; j < i; j++)
+			assert_false(ddl__candidate_same(&c[i], &c[j]));
+	}
+	assert_int_equal(splits, 4);
+	model.n_ranks = 251; /* prime */
+	n = ddl__candidates(DDL__ALLREDUCE, &model, 65536, c);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(c[i].n_dims, 0);
 }
 
 static void reducing_costs_the_more_the_more_often_a_byte_is_reduced(void **state)
@@ -159,7 +182,7 @@ static void reducing_costs_the_more_the_more_often_a_byte_is_reduced(void **stat
 
 static void check_pick(enum ddl__collective collective, const struct ddl__model *model, double bytes, const char *want)
 {
-	const struct ddl__algorithm *a = ddl__select_cheapest(collective, model, bytes);
+	const struct ddl__algorithm *a = ddl__select_cheapest(collective, model, bytes).algorithm;
 	if (strcmp(a->name, want) != 0)
 		fail_msg("%s of %.0f bytes by %s where %s was expected", ddl__collective_name(collective), bytes, a->name, want);
 }
@@ -206,6 +229,7 @@ int main(void)
 		cmocka_unit_test(a_rank_alone_takes_no_time),
 		cmocka_unit_test(short_messages_favour_few_rounds_and_long_ones_few_bytes),
 		cmocka_unit_test(the_choice_is_the_cheapest_of_the_table),
+		cmocka_unit_test(candidates_are_ranked_and_split_the_ranks_in_several_ways),
 		cmocka_unit_test(reducing_costs_the_more_the_more_often_a_byte_is_reduced),
 		cmocka_unit_test(a_narrow_uplink_costs_the_algorithms_that_use_it_more),
 	};

@@ -471,12 +471,39 @@ static void a_barrier_without_its_waits_is_rejected(void **state)
 
 static void an_algorithm_that_does_not_exist_is_refused_with_those_that_do(void **state)
 {
-	const struct ddl__algorithm *a;
+	struct ddl__candidate a;
 	struct ddl_error err = { 0 };
 	assert_int_equal(ddl__select(DDL__ALLREDUCE, "magic", &a, &err), -EOPNOTSUPP);
 	assert_non_null(strstr(err.text, "ring"));
 	assert_int_equal(ddl__select(DDL__ALLREDUCE, "ring", &a, &err), 0);
-	assert_string_equal(a->name, "ring");
+	assert_string_equal(a.algorithm->name, "ring");
+	assert_int_equal(a.n_dims, 0);
+}
+
+static void dimensions_are_read_and_written_and_nonsense_is_refused(void **state)
+{
+	static const char *const bad[] = { "multiring:",
+					   "multiring:0",
+					   "multiring:4x",
+					   "multiring:4y2",
+					   "multiring:-4",
+					   "multiring:4x8 ",
+					   "multiring:+4x8",
+					   "multiring:99999999999999999999x2",
+					   "ring:4x8",
+					   "multiring:4x8:2",
+					   "multiring:1x1x1x1x1x1x1x1x1" };
+	struct ddl__candidate a;
+	char text[DDL__CANDIDATE_TEXT_SIZE];
+	assert_int_equal(ddl__select(DDL__ALLREDUCE, "multiring:4x8x8", &a, NULL), 0);
+	assert_int_equal(a.n_dims, 3);
+	assert_int_equal(a.dims[0], 4);
+	assert_string_equal(ddl__candidate_text(&a, text), "multiring:4x8x8");
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct ddl_error err = { 0 };
+		if (ddl__select(DDL__ALLREDUCE, bad[i], &a, &err) != -EINVAL || strlen(err.text) < 20)
+			fail_msg("%s: %s", bad[i], err.text);
+	}
 }
 
 int main(void)
@@ -492,6 +519,7 @@ int main(void)
 		cmocka_unit_test(lanes_that_touch_the_same_element_without_a_wait_are_rejected),
 		cmocka_unit_test(a_barrier_without_its_waits_is_rejected),
 		cmocka_unit_test(an_algorithm_that_does_not_exist_is_refused_with_those_that_do),
+		cmocka_unit_test(dimensions_are_read_and_written_and_nonsense_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,9 +212,9 @@ static struct cost count_cost(const struct set *set)
 
 static const struct ddl__algorithm *find(const char *name)
 {
-	const struct ddl__algorithm *a = NULL;
+	struct ddl__candidate a;
 	assert_int_equal(ddl__select(DDL__ALLREDUCE, name, &a, NULL), 0);
-	return a;
+	return a.algorithm;
 }
 
 static void rounds_and_bytes_of_every_algorithm_are_those_of_its_formula(void **state)

@@ -420,14 +420,14 @@ static int keep_dims(struct member *m)
 {
 	struct ddl_comm *half, *twin;
 	struct ddl__model model;
-	const struct ddl__algorithm *algorithm;
+	struct ddl__candidate doubling;
 	int32_t x = 1;
 	ddl__model_init(&model, m->comm->layout);
 	m->comm->tuning = calloc(1, sizeof(*m->comm->tuning));
 	CHECK(m->comm->tuning);
 	ddl__tuning_init(m->comm->tuning, &model);
-	CHECK(ddl__select(DDL__ALLREDUCE, "doubling", &algorithm, NULL) == 0);
-	CHECK(ddl__tuning_add(m->comm->tuning, 4, algorithm, 1000) == 0);
+	CHECK(ddl__select(DDL__ALLREDUCE, "doubling", &doubling, NULL) == 0);
+	CHECK(ddl__tuning_add(m->comm->tuning, 4, &doubling, 1000) == 0);
 	CHECK(ddl_comm_split(m->comm, m->rank / 2, 0, &half, &m->err) == 0);
 	CHECK(ddl_comm_dup(m->comm, &twin, &m->err) == 0);
 	CHECK(strstr(ddl_comm_plan(twin), ";dims=2x2") && !strstr(ddl_comm_plan(half), "dims"));

@@ -57,29 +57,65 @@ static void a_size_finds_its_nearest_by_ratio(void **state)
 		      { 800, "halving" }, { 262143, "halving" }, { 262145, "ring" }, { 1ull << 40, "ring" } };
 	static struct ddl__tuning tuning;
 	assert_int_equal(ddl__tuning_parse(good, strlen(good), &tuning, NULL), 0);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		assert_string_equal(ddl__tuning_find(&tuning, cases[i].bytes)->name, cases[i].name);
+	struct ddl__candidate found;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(ddl__tuning_find(&tuning, cases[i].bytes, &found), 0);
+		assert_string_equal(found.algorithm->name, cases[i].name);
+	}
 	tuning.n = 0;
-	assert_null(ddl__tuning_find(&tuning, 8));
+	assert_int_equal(ddl__tuning_find(&tuning, 8, &found), -ENOENT);
 }
 
-static void the_faster_of_two_stays(void **state)
+static void times_between_sizes_are_on_the_line_through_both(void **state)
+{
+	static const char text[] = "# ddl tuning 1\nranks 2 6 16\n"
+				   "allreduce 1000 doubling 1000\nallreduce 1000 ring 5000\nallreduce 1000 multiring:2x8 1500\n"
+				   "allreduce 9000 doubling 17000\nallreduce 9000 ring 6000\nallreduce 17000 ring 8000\n";
+	static const struct {
+		uint64_t bytes;
+		double doubling, ring, multiring;
+		const char *fastest;
+	} cases[] = {
+		{ 0, 1000, 5000, 1500, "doubling" }, { 1000, 1000, 5000, 1500, "doubling" }, { 3000, 5000, 5250, 0, "doubling" },
+		{ 4000, 7000, 5375, 0, "ring" },     { 9000, 17000, 6000, 0, "ring" },       { 13000, 0, 7000, 0, "ring" },
+		{ 33000, 0, 12000, 0, "ring" },
+	};
+	static struct ddl__tuning tuning;
+	struct ddl__candidate doubling, ring, multiring, found;
+	assert_int_equal(ddl__tuning_parse(text, strlen(text), &tuning, NULL), 0);
+	assert_int_equal(ddl__select(DDL__ALLREDUCE, "doubling", &doubling, NULL), 0);
+	assert_int_equal(ddl__select(DDL__ALLREDUCE, "ring", &ring, NULL), 0);
+	assert_int_equal(ddl__select(DDL__ALLREDUCE, "multiring:2x8", &multiring, NULL), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_true(ddl__tuning_time(&tuning, &doubling, cases[i].bytes) == cases[i].doubling);
+		assert_true(ddl__tuning_time(&tuning, &ring, cases[i].bytes) == cases[i].ring);
+		assert_true(ddl__tuning_time(&tuning, &multiring, cases[i].bytes) == cases[i].multiring);
+		assert_int_equal(ddl__tuning_find(&tuning, cases[i].bytes, &found), 0);
+		assert_string_equal(found.algorithm->name, cases[i].fastest);
+	}
+}
+
+static void the_shorter_of_two_times_stays(void **state)
 {
 	static struct ddl__tuning tuning;
-	const struct ddl__algorithm *ring = &ddl__algorithms[0], *second = &ddl__algorithms[1];
+	struct ddl__candidate ring, split;
 	struct ddl__model model = shape(2, 6, 16);
+	assert_int_equal(ddl__select(DDL__ALLREDUCE, "ring", &ring, NULL), 0);
+	assert_int_equal(ddl__select(DDL__ALLREDUCE, "multiring:2x8", &split, NULL), 0);
 	ddl__tuning_init(&tuning, &model);
-	assert_int_equal(ddl__tuning_add(&tuning, 64, ring, 10), 0);
-	assert_int_equal(ddl__tuning_add(&tuning, 64, second, 11), 0);
-	assert_ptr_equal(tuning.at[0].algorithm, ring);
-	assert_int_equal(ddl__tuning_add(&tuning, 64, second, 9), 0);
-	assert_ptr_equal(tuning.at[0].algorithm, second);
+	assert_int_equal(ddl__tuning_add(&tuning, 64, &ring, 10), 0);
+	assert_int_equal(ddl__tuning_add(&tuning, 64, &ring, 11), 0);
 	assert_int_equal(tuning.n, 1);
-	for (uint64_t b = 1000; tuning.n < DDL__TUNING_MAX; b++)
-		assert_int_equal(ddl__tuning_add(&tuning, b, ring, 1), 0);
-	assert_int_equal(ddl__tuning_add(&tuning, 1, ring, 1), -ENOSPC);
+	assert_int_equal(tuning.at[0].ns, 10);
+	assert_int_equal(ddl__tuning_add(&tuning, 64, &ring, 9), 0);
+	assert_int_equal(tuning.at[0].ns, 9);
+	assert_int_equal(ddl__tuning_add(&tuning, 64, &split, 20), 0);
+	assert_int_equal(tuning.n, 2);
+	for (uint64_t b = 1000; tuning.n < DDL__TUNING_MAX; b--)
+		assert_int_equal(ddl__tuning_add(&tuning, b, &ring, 1), 0);
+	assert_int_equal(ddl__tuning_add(&tuning, 1, &ring, 1), -ENOSPC);
 	for (size_t i = 1; i < tuning.n; i++)
-		assert_true(tuning.at[i - 1].bytes < tuning.at[i].bytes);
+		assert_true(tuning.at[i - 1].bytes <= tuning.at[i].bytes);
 }
 
 static void broken_texts_are_refused_with_the_line(void **state)
@@ -97,6 +133,8 @@ static void broken_texts_are_refused_with_the_line(void **state)
 		"# ddl tuning 1\nranks 2\nallreduce 8 magic 1\n",
 		"# ddl tuning 1\nranks 2\nallreduce 0 ring 1\n",
 		"# ddl tuning 1\nranks 2\nallreduce 8 ring x\n",
+		"# ddl tuning 1\nranks 2\nallreduce 8 ring 0\n",
+		"# ddl tuning 1\nranks 2\nallreduce 8 multiring:x 1\n",
 		"# ddl tuning 1\nranks 2\nallreduce 8 ring\n",
 		"# ddl tuning 1\nranks 2\nallreduce 8 ring 1 more\n",
 		"# ddl tuning 1\nranks 2\nbroadcast 8 chain 1\n",
@@ -116,8 +154,11 @@ static void broken_texts_are_refused_with_the_line(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_written_is_read_again),          cmocka_unit_test(it_holds_for_its_shape_only),
-		cmocka_unit_test(a_size_finds_its_nearest_by_ratio),      cmocka_unit_test(the_faster_of_two_stays),
+		cmocka_unit_test(what_is_written_is_read_again),
+		cmocka_unit_test(it_holds_for_its_shape_only),
+		cmocka_unit_test(a_size_finds_its_nearest_by_ratio),
+		cmocka_unit_test(the_shorter_of_two_times_stays),
+		cmocka_unit_test(times_between_sizes_are_on_the_line_through_both),
 		cmocka_unit_test(broken_texts_are_refused_with_the_line),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
