@@ -42,6 +42,8 @@ static int open_comm(struct run *run)
 	char rank[16];
 
 	options.transports = o->transports;
+	if (o->algorithm || o->explore || o->collective != DDL__PERF_ALLREDUCE)
+		options.measure = 0; /* there is nothing to choose */
 	if (o->store) {
 		if (ddl__filestore_open(o->store, o->rank, o->ranks, &run->filestore, &err) < 0)
 			return ddl__failed(TOOL, "rank %d: %s", o->rank, err.text);

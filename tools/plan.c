@@ -263,8 +263,11 @@ static int place_ranks(const struct request *request, struct shown *shown, struc
 /* The plan that the ranks of this step agree on. */
 static int agree(struct shown *shown, struct ddl_error *err)
 {
-	int rc = ddl_comm_create(NULL, &shown->comm, err);
+	struct ddl_comm_options options = DDL_COMM_OPTIONS_INIT;
+	int rc;
 
+	options.measure = 0;
+	rc = ddl_comm_create(&options, &shown->comm, err);
 	if (rc < 0)
 		return rc;
 	shown->plan = shown->comm->plan;

@@ -101,10 +101,12 @@ struct ddl_comm_options {
 	const char *interfaces;        /* comma-separated interface names for tcp; NULL: DDL_NET, else by rule */
 	int timeout_ms;                /* deadline of every call that waits for peers; 0: DDL_TIMEOUT (seconds), else 600 s */
 	int progress_threads;          /* 0 or 1 service thread; -1: DDL_PROGRESS, else what the plan says, else 0 */
+	int measure;                   /* 1: where all-reduces are chosen by time, measure them first; 0: go by the model and DDL_TUNE;
+					* -1: DDL_MEASURE, else 1 */
 };
 #define DDL_COMM_OPTIONS_INIT                                                                                                      \
 	{                                                                                                                          \
-		sizeof(struct ddl_comm_options), NULL, NULL, NULL, NULL, 0, -1                                                     \
+		sizeof(struct ddl_comm_options), NULL, NULL, NULL, NULL, 0, -1, -1                                                    \
 	}
 
 /* How a request is made. Fill with DDL_REQUEST_OPTIONS_INIT, then change what you need. Must be the same on every rank. */
@@ -135,6 +137,9 @@ size_t ddl_type_size(enum ddl_type type);
  *
  * Ranks come from options->store where given, else from PMIx (srun --mpi=pmix, ddl run, mpirun), else the process is alone.
  * The plan of rank 0 counts; without one it is built from what the nodes know of themselves. At most two fences.
+ * On more than one node, with no algorithm asked for by name and no tuning file, some all-reduces are measured (options->measure):
+ * a fraction of a second, once per job and set of nodes. Choices by measured times may differ from job to job, and with them the
+ * rounding of results; a plan, an algorithm or a tuning file that is given keeps them.
  *
  * options  NULL: all defaults
  * comm     written on success; freed with ddl_comm_destroy()

@@ -20,6 +20,7 @@
 #include "error.h"
 #include "exchange.h"
 #include "log.h"
+#include "measure.h"
 #include "settings.h"
 #include "trace.h"
 
@@ -273,6 +274,11 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 		return rc;
 	}
 	ddl__process_enter(c);
+	rc = boot->secret || !settings->measure ? 0 : ddl__measure(c, err); /* a part takes over what its parent knows */
+	if (rc < 0) {
+		ddl_comm_destroy(c);
+		return rc;
+	}
 	*comm = c;
 	return 0;
 }

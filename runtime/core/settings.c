@@ -44,9 +44,10 @@ int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__setti
 	const struct ddl_comm_options *o = options ? options : &defaults;
 	if (o->struct_size < sizeof(*o))
 		return ddl__error_set(err, -EINVAL, "ddl_comm_options is not initialised: start from DDL_COMM_OPTIONS_INIT");
-	if (o->timeout_ms < 0 || o->progress_threads < -1 || o->progress_threads > 1)
-		return ddl__error_set(err, -EINVAL,
-				      "ddl_comm_options: timeout_ms must not be negative, progress_threads be -1, 0 or 1");
+	if (o->timeout_ms < 0 || o->progress_threads < -1 || o->progress_threads > 1 || o->measure < -1 || o->measure > 1)
+		return ddl__error_set(
+			err, -EINVAL,
+			"ddl_comm_options: timeout_ms must not be negative, progress_threads and measure be -1, 0 or 1");
 	ddl__options_init(&s->options);
 	const char *mode = environment(DDL__MODE_ENV);
 	if (mode && ddl__options_parse(mode, &s->options, err) < 0)
@@ -63,6 +64,9 @@ int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__setti
 	int rc = read_number("DDL_TIMEOUT", 1, TIMEOUT_S_MAX, &seconds, err);
 	if (rc == 0 && s->progress_threads < 0)
 		rc = read_number("DDL_PROGRESS", 0, 1, &s->progress_threads, err);
+	s->measure = o->measure >= 0 ? o->measure : 1;
+	if (rc == 0 && o->measure < 0)
+		rc = read_number("DDL_MEASURE", 0, 1, &s->measure, err);
 	s->timeout_ms = o->timeout_ms ? o->timeout_ms : seconds * 1000;
 	ddl__log(DDL__LOG_DEBUG, "deadline %d ms, transports %s, interfaces %s", s->timeout_ms,
 		 s->transports ? s->transports : "all", s->interfaces ? s->interfaces : "by rule");

@@ -17,11 +17,12 @@ struct ddl__settings {
 	const char *tuning;          /* path of a tuning file, which rank 0 reads; NULL: none. Borrowed */
 	int timeout_ms;              /* at least 1 */
 	int progress_threads;        /* 0, 1; -1: what the plan says */
+	int measure;                 /* 1: all-reduces are measured before the first is chosen */
 };
 
 /*
  * Reads them. Environment: DDL_PLAN, DDL_MODE, DDL_TRANSPORTS, DDL_NET, DDL_TIMEOUT (seconds), DDL_PROGRESS, DDL_TRACE (folder),
- * DDL_TUNE (file).
+ * DDL_TUNE (file), DDL_MEASURE.
  * Returns 0; -EINVAL with a sentence that names the variable and what it may be.
  */
 int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__settings *settings, struct ddl_error *err);

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * keep.c - the files of keep.h: "JOB-DIGEST", written beside and renamed, so that a reader never sees half of one.
+ */
+#include "keep.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log.h"
+
+enum { OLD_S = 24 * 3600, LOOKED_AT = 1000 };
+
+/* The folder, made where it is missing. Returns its descriptor; negative: there is none. */
+static int open_folder(void)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	char path[PATH_MAX];
+	int length;
+	if (cache && *cache == '/')
+		length = snprintf(path, sizeof(path) - 5, "%s", cache);
+	else if (home && *home == '/')
+		length = snprintf(path, sizeof(path) - 5, "%s/.cache", home);
+	else
+		return -ENOENT;
+	if (length >= (int)sizeof(path) - 5)
+		return -ENAMETOOLONG;
+	mkdir(path, 0700);
+	strcat(path, "/ddl");
+	mkdir(path, 0700);
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* The job without its step, the tree with its tasks, and what may lead elsewhere over the same nodes. */
+static void name_file(const struct ddl__plan *plan, const char *plan_text, char *name, size_t size)
+{
+	const char *tree = strstr(plan_text, ";tree="), *way[] = { getenv("DDL_NET"), getenv("DDL_TRANSPORTS") };
+	uint64_t digest = ddl__plan_digest(tree ? tree : plan_text, strlen(tree ? tree : plan_text));
+	for (size_t i = 0; i < 2; i++)
+		digest = digest * 31 + (way[i] ? ddl__plan_digest(way[i], strlen(way[i])) : 0);
+	int job = (int)strcspn(plan->job, "./");
+	snprintf(name, size, "%.*s-%016llx", job < 64 ? job : 64, plan->job, (unsigned long long)digest);
+}
+
+void ddl__keep_read(const struct ddl__plan *plan, const char *plan_text, char *text, size_t size)
+{
+	char name[128];
+	int folder = open_folder();
+	text[0] = '\0';
+	if (folder < 0)
+		return;
+	name_file(plan, plan_text, name, sizeof(name));
+	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	ssize_t got = fd < 0 ? -1 : read(fd, text, size - 1);
+	text[got > 0 ? got : 0] = '\0';
+	if (fd >= 0)
+		close(fd);
+	close(folder);
+}
+
+/* Removes old files. Takes the descriptor over. */
+static void tidy(int folder)
+{
+	DIR *dir = fdopendir(folder);
+	struct dirent *entry;
+	struct stat st;
+	if (!dir) {
+		close(folder);
+		return;
+	}
+	for (int i = 0; i < LOOKED_AT && (entry = readdir(dir)); i++)
+		if (fstatat(folder, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+		    time(NULL) - st.st_mtime > OLD_S)
+			unlinkat(folder, entry->d_name, 0);
+	closedir(dir);
+}
+
+void ddl__keep_write(const struct ddl__plan *plan, const char *plan_text, const struct ddl__tuning *tuning)
+{
+	char name[128], beside[160];
+	int folder = open_folder();
+	if (folder < 0) {
+		ddl__log(DDL__LOG_INFO, "what was measured is not kept for the job's next step: %s", strerror(-folder));
+		return;
+	}
+	name_file(plan, plan_text, name, sizeof(name));
+	snprintf(beside, sizeof(beside), "%s.%d", name, (int)getpid());
+	int fd = openat(folder, beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+	bool good = out != NULL;
+	if (good) {
+		ddl__tuning_print(tuning, out);
+		good = !ferror(out);
+		good &= fclose(out) == 0;
+	} else if (fd >= 0) {
+		close(fd);
+	}
+	if (!good || renameat(folder, beside, folder, name)) {
+		ddl__log(DDL__LOG_INFO, "what was measured is not kept for the job's next step: %s", strerror(errno));
+		unlinkat(folder, beside, 0);
+	}
+	tidy(folder);
+}
