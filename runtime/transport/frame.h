@@ -28,6 +28,9 @@ enum ddl__frame_type {
 	DDL__FRAME_DOORBELL = 9,  /* shm: how to wake the sender of this frame; with two descriptors */
 	DDL__FRAME_ABORT = 10,    /* the communicator is aborted; count: the code; body: why, as text without NUL */
 	DDL__FRAME_BYE = 11,      /* the last frame */
+	DDL__FRAME_WINDOW = 12,   /* shm: memory of the sender of this frame; request: its id; with a descriptor */
+	DDL__FRAME_MAPPED = 13,   /* shm: the window of that id (request) is mapped: slices of it may be lent */
+	DDL__FRAME_HIDE = 14,     /* shm: the window of that id (request) is gone */
 };
 
 struct ddl__frame {       /* No padding. */

@@ -204,6 +204,9 @@ static int on_frame(void *context, const struct ddl__frame *frame, const void *b
 	case DDL__FRAME_DATA:
 	case DDL__FRAME_CREDIT:
 	case DDL__FRAME_DOORBELL:
+	case DDL__FRAME_WINDOW:
+	case DDL__FRAME_MAPPED:
+	case DDL__FRAME_HIDE:
 		return link->mesh->ops->frame(link, frame, body);
 	default:
 		return ddl__link_bad(link, "it began the handshake anew");

@@ -9,6 +9,11 @@
  * Doorbell. Each process has a page with a flag that says that it sleeps, and an eventfd in its epoll set; both go to every peer.
  * Who publishes a slice or a credit looks at the flag afterwards, who is about to sleep sets the flag and looks for slices and
  * credits afterwards. All four are sequentially consistent, so at least one of the two sees the other.
+ *
+ * Windows (shm_window.h). A slice that is lent or placed takes a slot as any other, whose payload tells where it lies. The sender
+ * counts a lent slice as read when the receiver has released it. What the receiver grants stands in the lane's head; it is written
+ * when its start begins, and the sender takes it only in its own start of the same number: those belong together, and the receiver's
+ * does not end before all slices of it have come. So it never changes while the sender may look at it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +30,7 @@
 
 #include "error.h"
 #include "mesh.h"
+#include "shm_window.h"
 
 #define MAGIC     0x6464736du /* of an address */
 #define BACKLOG   4096
@@ -36,6 +42,7 @@ struct segment {                                             /* head of a lane's
 	_Alignas(64) _Atomic uint64_t produced;              /* slices sent; written by the sender */
 	_Alignas(64) _Atomic uint64_t consumed;              /* slices released; written by the receiver */
 	_Alignas(64) _Atomic uint32_t sizes[DDL__SLOTS_MAX]; /* bytes in each slot; written by the sender */
+	struct ddl__grant grant;
 };
 
 struct doorbell {                  /* a process's page */
@@ -52,18 +59,26 @@ struct shm_tx {
 	struct ddl__mesh_tx mesh;
 	struct shm_lane *lane; /* NULL before the announcement came */
 	uint64_t sent;
+	uint64_t lent;       /* of these, up to the last that was lent */
+	uint64_t start;      /* whose grant `granted` is; 0 none */
+	uint64_t at, size;   /* it, as the receiver wrote it */
+	uint64_t window;     /* id of the receiver's */
+	uint64_t placing_at; /* bytes into the grant: the slice that tx_placed will send */
 };
 
 struct shm_rx {
 	struct ddl__mesh_rx mesh;
 	struct shm_lane lane;
 	uint64_t released;
+	uint8_t *granted;    /* what the sender may write to; NULL: nothing */
+	size_t granted_size; /* bytes */
 };
 
 struct shm_link {
 	struct ddl__link link;
 	struct doorbell *doorbell; /* the peer's; NULL before it came */
 	int bell_fd;               /* the peer's eventfd; -1 with doorbell NULL */
+	struct ddl__windows windows;
 };
 
 struct shm {
@@ -90,8 +105,7 @@ static uint8_t *slot_at(const struct shm_lane *lane, uint64_t slot)
 	return (uint8_t *)lane->segment + SLOTS_AT + slot * lane->stride;
 }
 
-/* Maps size bytes of a memfd that cannot shrink below them any more. */
-static int map_fd(int fd, size_t size, void **memory)
+int ddl__shm_map(int fd, size_t size, int flags, void **memory)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat st;
@@ -99,7 +113,7 @@ static int map_fd(int fd, size_t size, void **memory)
 
 	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size < 0 || (size_t)st.st_size != size)
 		return -EBADMSG;
-	at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
 	if (at == MAP_FAILED)
 		return -errno;
 	*memory = at;
@@ -120,7 +134,7 @@ static int make_memory(const char *name, size_t size, int *fd, void **memory)
 	if (rc || fcntl(made, F_ADD_SEALS, SEALS | F_SEAL_SEAL))
 		rc = -errno;
 	else
-		rc = map_fd(made, size, memory);
+		rc = ddl__shm_map(made, size, 0, memory);
 	if (rc)
 		close(made);
 	else
@@ -231,7 +245,7 @@ static int shm_up(struct ddl__link *base)
 	for (int i = 0; rc && i < 2; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-	return rc;
+	return rc ? rc : ddl__windows_up(base, &((struct shm_link *)base)->windows);
 }
 
 static int on_doorbell(struct shm_link *link, const struct ddl__frame *frame)
@@ -244,7 +258,7 @@ static int on_doorbell(struct shm_link *link, const struct ddl__frame *frame)
 	if (page_fd < 0 || bell_fd < 0 || link->doorbell || frame->bytes)
 		rc = ddl__link_bad(&link->link, "it sent a doorbell in a wrong form");
 	if (rc == 0)
-		rc = map_fd(page_fd, SLOTS_AT, &memory);
+		rc = ddl__shm_map(page_fd, SLOTS_AT, 0, &memory);
 	if (page_fd >= 0)
 		close(page_fd);
 	if (rc) {
@@ -290,6 +304,8 @@ static int shm_data(struct ddl__link *link, const struct ddl__frame *frame, void
 
 static int shm_frame(struct ddl__link *link, const struct ddl__frame *frame, const void *body)
 {
+	if (frame->type >= DDL__FRAME_WINDOW && frame->type <= DDL__FRAME_HIDE)
+		return ddl__windows_frame(link, &((struct shm_link *)link)->windows, frame, body);
 	if (frame->type != DDL__FRAME_DOORBELL)
 		return ddl__link_bad(link, "it sent a frame that has no meaning over shm");
 	return on_doorbell((struct shm_link *)link, frame);
@@ -313,7 +329,7 @@ static int shm_offered(struct ddl__link *link, struct ddl__offer *offer)
 	if (fd < 0)
 		return ddl__link_bad(link, "it announced a lane without its memory");
 	lane = calloc(1, sizeof(*lane));
-	rc = lane ? map_fd(fd, size_of(&offer->end.lane), &memory) : -ENOMEM;
+	rc = lane ? ddl__shm_map(fd, size_of(&offer->end.lane), 0, &memory) : -ENOMEM;
 	close(fd);
 	if (rc) {
 		free(lane);
@@ -523,23 +539,111 @@ static void *shm_tx_slot(struct ddl__tx *base)
 	return used == tx->mesh.end.lane.slots ? NULL : slot_at(tx->lane, tx->sent % tx->mesh.end.lane.slots);
 }
 
-static void shm_tx_send(struct ddl__tx *base, size_t bytes)
+/* Sends the next slot; what: the slice's size, and where it lies. */
+static void publish(struct shm_tx *tx, uint32_t what)
 {
-	struct shm_tx *tx = (struct shm_tx *)base;
 	struct ddl__link *link = tx->mesh.link;
 
 	if (link->heard_bye)
 		ddl__link_fail(link, -ECONNRESET, "it has left");
 	if (link->state != DDL__LINK_UP)
 		return;
-	atomic_store_explicit(&tx->lane->segment->sizes[tx->sent % tx->mesh.end.lane.slots], (uint32_t)bytes, memory_order_relaxed);
+	atomic_store_explicit(&tx->lane->segment->sizes[tx->sent % tx->mesh.end.lane.slots], what, memory_order_relaxed);
 	atomic_store(&tx->lane->segment->produced, ++tx->sent);
 	ring((struct shm_link *)link);
 }
 
+static void shm_tx_send(struct ddl__tx *base, size_t bytes)
+{
+	publish((struct shm_tx *)base, (uint32_t)bytes);
+}
+
+/* Whether all that was lent was read. */
 static bool shm_tx_flushed(const struct ddl__tx *base)
 {
+	const struct shm_tx *tx = (const struct shm_tx *)base;
+
+	return tx->lent == 0 || atomic_load(&tx->lane->segment->consumed) >= tx->lent;
+}
+
+/* Sends a slice that lies elsewhere, if there is a credit. */
+static bool refer(struct shm_tx *tx, uint32_t what, uint64_t window, uint64_t at)
+{
+	struct ddl__elsewhere *slot = shm_tx_slot(&tx->mesh.base);
+
+	if (!slot)
+		return false;
+	*slot = (struct ddl__elsewhere){ window, at };
+	publish(tx, what);
 	return true;
+}
+
+static bool shm_tx_lend(struct ddl__tx *base, const struct ddl__window *window, size_t offset, size_t bytes)
+{
+	struct shm_tx *tx = (struct shm_tx *)base;
+
+	if (bytes < DDL__LEND_BYTES_MIN || !ddl__windows_mapped(&((struct shm_link *)tx->mesh.link)->windows, window->id) ||
+	    !refer(tx, (uint32_t)bytes | DDL__SLICE_LENT, window->id, offset))
+		return false;
+	tx->lent = tx->sent;
+	return true;
+}
+
+static void shm_rx_grant(struct ddl__rx *base, uint64_t start, const struct ddl__window *window, size_t offset, size_t bytes)
+{
+	struct shm_rx *rx = (struct shm_rx *)base;
+	struct ddl__grant *grant = &rx->lane.segment->grant;
+
+	rx->granted = window ? window->memory + offset : NULL;
+	rx->granted_size = window ? bytes : 0;
+	if (!window)
+		return; /* what stands there holds for an earlier start */
+	atomic_store_explicit(&grant->window, window->id, memory_order_relaxed);
+	atomic_store_explicit(&grant->at, offset, memory_order_relaxed);
+	atomic_store_explicit(&grant->size, bytes, memory_order_relaxed);
+	atomic_store_explicit(&grant->start, start, memory_order_release);
+}
+
+static void *shm_tx_place(struct ddl__tx *base, uint64_t start, size_t offset, size_t bytes)
+{
+	struct shm_tx *tx = (struct shm_tx *)base;
+	const struct ddl__grant *grant;
+
+	if (bytes < DDL__LEND_BYTES_MIN || !shm_tx_slot(base))
+		return NULL;
+	grant = &tx->lane->segment->grant;
+	if (tx->start != start) {
+		if (atomic_load_explicit(&grant->start, memory_order_acquire) != start)
+			return NULL;
+		tx->start = start;
+		tx->window = atomic_load_explicit(&grant->window, memory_order_relaxed);
+		tx->at = atomic_load_explicit(&grant->at, memory_order_relaxed);
+		tx->size = atomic_load_explicit(&grant->size, memory_order_relaxed);
+	}
+	if (offset > tx->size || bytes > tx->size - offset || tx->at > UINT64_MAX - offset)
+		return NULL;
+	tx->placing_at = offset;
+	return ddl__windows_at(&((struct shm_link *)tx->mesh.link)->windows, tx->window, tx->at + offset, bytes);
+}
+
+static void shm_tx_placed(struct ddl__tx *base, size_t bytes)
+{
+	struct shm_tx *tx = (struct shm_tx *)base;
+
+	(void)refer(tx, (uint32_t)bytes | DDL__SLICE_PLACED, 0, tx->placing_at);
+}
+
+/* Where a slice lies that its slot only tells of; NULL: nowhere. */
+static const void *elsewhere(const struct shm_rx *rx, uint32_t what, const struct ddl__elsewhere *slot)
+{
+	const struct ddl__elsewhere from = *slot;
+	uint32_t bytes = what & DDL__SLICE_SIZE;
+
+	if (rx->mesh.end.lane.slot_bytes < sizeof(from))
+		return NULL;
+	if (what & DDL__SLICE_LENT)
+		return ddl__windows_at(&((struct shm_link *)rx->mesh.link)->windows, from.window, from.at, bytes);
+	return from.at <= rx->granted_size && bytes <= rx->granted_size - from.at ? rx->granted + from.at : NULL;
 }
 
 static const void *shm_rx_slot(struct ddl__rx *base, size_t *bytes)
@@ -547,7 +651,8 @@ static const void *shm_rx_slot(struct ddl__rx *base, size_t *bytes)
 	struct shm_rx *rx = (struct shm_rx *)base;
 	uint64_t slot = rx->released % rx->mesh.end.lane.slots;
 	uint64_t landed = atomic_load(&rx->lane.segment->produced) - rx->released;
-	uint32_t size = atomic_load_explicit(&rx->lane.segment->sizes[slot], memory_order_relaxed);
+	uint32_t what = atomic_load_explicit(&rx->lane.segment->sizes[slot], memory_order_relaxed), size = what & DDL__SLICE_SIZE;
+	const void *at = slot_at(&rx->lane, slot);
 
 	if (landed == 0)
 		return NULL;
@@ -557,8 +662,12 @@ static const void *shm_rx_slot(struct ddl__rx *base, size_t *bytes)
 								: "it sent a slice that is larger than its slot");
 		return NULL;
 	}
+	if (what != size && !(at = elsewhere(rx, what, at))) {
+		ddl__link_fail(rx->mesh.link, -EBADMSG, "it sent a slice that lies in no window");
+		return NULL;
+	}
 	*bytes = size;
-	return slot_at(&rx->lane, slot);
+	return at;
 }
 
 static void shm_rx_release(struct ddl__rx *base)
@@ -568,6 +677,23 @@ static void shm_rx_release(struct ddl__rx *base)
 	atomic_store(&rx->lane.segment->consumed, ++rx->released);
 	if (rx->mesh.link->state == DDL__LINK_UP)
 		ring((struct shm_link *)rx->mesh.link);
+}
+
+static void shm_show(struct ddl__transport *transport, int peer, const struct ddl__window *window)
+{
+	struct ddl__link *link = ((struct ddl__mesh *)transport)->links[peer];
+
+	if (link && window->fd >= 0)
+		ddl__windows_show(link, &((struct shm_link *)link)->windows, window);
+}
+
+static void shm_hide(struct ddl__transport *transport, const struct ddl__window *window)
+{
+	struct ddl__mesh *mesh = (struct ddl__mesh *)transport;
+
+	for (int i = 0; i < mesh->n_ranks; i++)
+		if (mesh->links[i])
+			ddl__windows_hide(mesh->links[i], &((struct shm_link *)mesh->links[i])->windows, window->id);
 }
 
 static void shm_sleeping(struct ddl__transport *transport, bool on)
@@ -584,6 +710,9 @@ static void shm_forked(struct ddl__transport *transport)
 
 		if (link && link->doorbell)
 			close(link->bell_fd);
+		for (const struct ddl__shown *shown = link ? link->windows.shown : NULL; shown; shown = shown->next)
+			if (shown->fd >= 0)
+				close(shown->fd);
 	}
 	close(shm->doorbell_fd);
 	close(shm->bell_fd);
@@ -592,8 +721,13 @@ static void shm_forked(struct ddl__transport *transport)
 
 static void shm_close(struct ddl__transport *transport)
 {
+	struct ddl__mesh *mesh = (struct ddl__mesh *)transport;
+
 	if (!transport)
 		return;
+	for (int i = 0; i < mesh->n_ranks; i++)
+		if (mesh->links[i])
+			ddl__windows_fini(&((struct shm_link *)mesh->links[i])->windows);
 	ddl__mesh_fini((struct ddl__mesh *)transport);
 	shm_free((struct shm *)transport);
 }
@@ -615,6 +749,12 @@ const struct ddl__transport_ops ddl__transport_shm = {
 	.tx_flushed = shm_tx_flushed,
 	.rx_slot = shm_rx_slot,
 	.rx_release = shm_rx_release,
+	.show = shm_show,
+	.hide = shm_hide,
+	.tx_lend = shm_tx_lend,
+	.rx_grant = shm_rx_grant,
+	.tx_place = shm_tx_place,
+	.tx_placed = shm_tx_placed,
 	.sleeping = shm_sleeping,
 	.abort = ddl__mesh_abort,
 	.goodbye = ddl__mesh_goodbye,

@@ -30,6 +30,9 @@
 #define DDL__SLOTS_MAX      64   /* slots of a lane */
 #define DDL__SLOT_BYTES_MAX (1u << 22)
 
+#define DDL__WINDOW_ALIGNMENT 4096u /* bytes: of windows */
+#define DDL__LEND_BYTES_MIN   4096u /* shorter slices are copied: that costs less than waiting until they were read */
+
 struct ddl__transport;
 struct ddl__tx; /* sender's end of a lane; each transport has its own struct */
 struct ddl__rx; /* receiver's end of a lane */
@@ -93,6 +96,14 @@ struct ddl__peer {           /* what is known of a rank after the exchange */
 	const char *machine; /* equal on ranks that can share memory */
 };
 
+struct ddl__window {              /* memory of this process that its node's other processes may map (core/mem.c) */
+	uint32_t id;              /* of this communicator, from 1; never used again */
+	int fd;                   /* its sealed memfd; -1: plain memory, which nobody else can map */
+	uint8_t *memory;          /* where it is mapped here */
+	size_t size;              /* bytes: whole pages */
+	struct ddl__window *next; /* of the communicator's */
+};
+
 struct ddl__transport_ops {
 	const char *name;        /* spelling in DDL_TRANSPORTS and `ddl info` */
 	const char *description; /* one line for people */
@@ -119,6 +130,25 @@ struct ddl__transport_ops {
 	bool (*tx_flushed)(const struct ddl__tx *tx); /* whether all that was sent reaches the peer without another call here */
 	const void *(*rx_slot)(struct ddl__rx *rx, size_t *bytes); /* oldest landed slice; NULL: none. Same slice until released */
 	void (*rx_release)(struct ddl__rx *rx);                    /* returns its credit */
+	/*
+	 * Windows; all of these are NULL where the transport has none. A slice of a window need not pass through a slot: it may be
+	 * lent, and the receiver reads it where it lies in the sender's memory, or be placed, where the sender writes it into the
+	 * receiver's memory. Either way it takes its place and credit in the lane; rx_slot then points to where it lies. Both need a
+	 * window that the other side has mapped: until then slices go through slots, and nobody waits.
+	 */
+	/* Shows a window to a peer, once; it maps it when it gets to it. Best effort: told again, it tries again. */
+	void (*show)(struct ddl__transport *transport, int peer, const struct ddl__window *window);
+	/* Its memory goes: the peers unmap it. Nothing of it is lent, and no request that is granted it goes on. */
+	void (*hide)(struct ddl__transport *transport, const struct ddl__window *window);
+	/* Sends a slice by lending it; its bytes must not change until tx_flushed, or until it is known otherwise that the peer has
+	 * read them. False: no credit, or the peer has not mapped the window: it goes through a slot. */
+	bool (*tx_lend)(struct ddl__tx *tx, const struct ddl__window *window, size_t offset, size_t bytes);
+	/* Receiver: in the start of that number the sender may write its slices straight to these bytes. window NULL: not. */
+	void (*rx_grant)(struct ddl__rx *rx, uint64_t start, const struct ddl__window *window, size_t offset, size_t bytes);
+	/* Sender: where a slice goes that the peer keeps that far into what it granted in that start; NULL: not granted, not mapped,
+	 * or no credit. Then tx_placed sends it; nothing else may be sent in between. */
+	void *(*tx_place)(struct ddl__tx *tx, uint64_t start, size_t offset, size_t bytes);
+	void (*tx_placed)(struct ddl__tx *tx, size_t bytes);
 	/* Around sleeping in epoll: on - peers must from now on wake this rank through the epoll set when they send or return a
 	 * credit; the engine then looks at its lanes once more before it sleeps. off - they need not. NULL op allowed: descriptors
 	 * wake anyway. */
