@@ -36,6 +36,81 @@ static uint32_t ranks_below(const struct ddl__layout *layout, const struct ddl__
 	return ranks;
 }
 
+/* The slowest link speed above 0 of the switches below a vertex; 0: there is none. */
+static uint64_t slowest_link(const struct ddl__vertex *vertex)
+{
+	uint64_t slowest = 0;
+	for (size_t i = 0; i < vertex->n_children; i++) {
+		const struct ddl__vertex *child = vertex->children[i];
+		uint64_t speeds[] = { child->n_children ? child->link_speed : 0, slowest_link(child) };
+		for (int k = 0; k < 2; k++)
+			slowest = speeds[k] && (!slowest || speeds[k] < slowest) ? speeds[k] : slowest;
+	}
+	return slowest;
+}
+
+struct below { /* what is below a vertex */
+	uint32_t ranks;
+	uint32_t nodes; /* that have ranks */
+	uint32_t height;
+};
+
+struct uplinks { /* how to tell their speed */
+	const struct ddl__layout *layout;
+	struct ddl__model *model;
+	double network;   /* GB/s of a node's link */
+	uint64_t slowest; /* link speed without a unit that is as fast as a node's link */
+};
+
+static double uplink_GBps(const struct uplinks *u, const struct ddl__vertex *vertex, uint32_t nodes, bool *known)
+{
+	*known = true;
+	if (vertex->oversubscribed)
+		return u->network * nodes * 100 / vertex->oversubscribed;
+	if (vertex->link_speed && u->layout->plan->options.uplink.linkspeed)
+		return (double)vertex->link_speed / 8000;
+	if (vertex->link_speed)
+		return u->network * (double)vertex->link_speed / (double)u->slowest;
+	*known = false;
+	return u->network;
+}
+
+/*
+ * Goes over the uplinks below a vertex. Of a level the slowest link per rank counts where all ranks send (uplink_GBps is that of one
+ * rank until all is seen), and the slowest where one does.
+ */
+static struct below take_uplinks(const struct uplinks *u, const struct ddl__vertex *vertex)
+{
+	struct below all = { 0 };
+	if (vertex->n_children == 0) {
+		all.ranks = (uint32_t)(u->layout->first[vertex->node + 1] - u->layout->first[vertex->node]);
+		all.nodes = all.ranks > 0;
+		return all;
+	}
+	double least = 0, per_rank = 0;
+	bool any = false;
+	for (size_t i = 0; i < vertex->n_children; i++) {
+		struct below one = take_uplinks(u, vertex->children[i]);
+		all.ranks += one.ranks;
+		all.nodes += one.nodes;
+		all.height = one.height + 1 > all.height ? one.height + 1 : all.height;
+		if (one.height == 0 || one.ranks == 0)
+			continue;
+		bool known;
+		double speed = uplink_GBps(u, vertex->children[i], one.nodes, &known);
+		any |= known;
+		least = least > 0 && least < speed ? least : speed;
+		per_rank = per_rank > 0 && per_rank < speed / one.ranks ? per_rank : speed / one.ranks;
+	}
+	struct ddl__level *level = &u->model->level[all.height];
+	if (least > 0 && (level->narrow_GBps <= 0 || least < level->narrow_GBps))
+		level->narrow_GBps = least;
+	if (per_rank > 0 && (level->uplink_GBps <= 0 || per_rank < level->uplink_GBps))
+		level->uplink_GBps = per_rank;
+	level->uplink_from = any ? DDL__FROM_PLAN : level->uplink_from;
+	return all;
+}
+
 void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout)
 {
 	uint32_t height;
@@ -51,8 +126,12 @@ void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout)
 		struct ddl__level *level = &model->level[l];
 		level->latency_us = l == 0 ? NODE_LATENCY_US : NETWORK_LATENCY_US + (l - 1) * SWITCH_LATENCY_US;
 		level->bandwidth_GBps = l == 0 ? NODE_GBPS : network;
-		level->uplink_GBps = l < 2 ? 0 : network;
+		level->bandwidth_from = l > 0 && layout->link_Mbps ? DDL__FROM_LINKS : DDL__FROM_DEFAULT;
 	}
+	const struct uplinks uplinks = { layout, model, network, slowest_link(layout->plan->root) };
+	take_uplinks(&uplinks, layout->plan->root);
+	for (uint32_t l = 2; l < model->n_levels; l++)
+		model->level[l].uplink_GBps *= model->level[l - 1].ranks;
 }
 
 /* Whether ranks meet at that level. */
@@ -70,9 +149,11 @@ static uint32_t level_of(const struct ddl__model *model, uint64_t ranks)
 	return l;
 }
 
-static uint32_t sharing_at(const struct ddl__model *model, uint32_t level)
+/* How many ranks of a node send at once to ranks that they meet at that level, of a block of `group` neighbours that do. */
+static uint32_t sharing_at(const struct ddl__model *model, uint32_t level, uint64_t group)
 {
-	return level == 0 ? 1 : model->level[0].ranks;
+	uint32_t ranks = model->level[0].ranks;
+	return level == 0 ? 1 : group < ranks ? (uint32_t)group : ranks;
 }
 
 static size_t split(const struct ddl__model *model, struct ddl__dimension *dimensions)
@@ -80,11 +161,12 @@ static size_t split(const struct ddl__model *model, struct ddl__dimension *dimen
 	size_t made = 0;
 	uint64_t block = 1;
 	for (uint32_t i = 0; i < model->n_dims; i++) {
+		uint64_t group = block;
 		block *= model->dims[i];
 		if (model->dims[i] < 2)
 			continue;
 		uint32_t level = level_of(model, block);
-		dimensions[made++] = (struct ddl__dimension){ model->dims[i], level, sharing_at(model, level) };
+		dimensions[made++] = (struct ddl__dimension){ model->dims[i], level, sharing_at(model, level, group), group };
 	}
 	return made;
 }
@@ -99,20 +181,23 @@ size_t ddl__model_dimensions(const struct ddl__model *model, struct ddl__dimensi
 		uint32_t groups = (model->level[l].ranks + below - 1) / below;
 		if (groups < 2)
 			continue;
-		dimensions[n++] = (struct ddl__dimension){ groups, l, sharing_at(model, l) };
+		dimensions[n++] = (struct ddl__dimension){ groups, l, sharing_at(model, l, below), below };
 		below = model->level[l].ranks;
 	}
 	return n;
 }
 
-/* Time of `bytes` that each of a node's `sharing` ranks sends at that level: the slower of the node's link and the uplink. */
-static double transfer_us(const struct ddl__model *model, uint32_t level, double sharing, double bytes)
+double ddl__model_transfer_us(const struct ddl__model *model, uint32_t level, double group, double bytes)
 {
-	const struct ddl__level *l = &model->level[level];
-	double us = bytes * sharing / (l->bandwidth_GBps * 1000);
-	if (level > 1 && l->uplink_GBps > 0) {
-		double ranks = sharing > 1 ? model->level[level - 1].ranks : 1, up = bytes * ranks / (l->uplink_GBps * 1000);
-		us = up > us ? up : us;
+	double ranks = model->level[0].ranks, sharing = level == 0 ? 1 : group < ranks ? group : ranks;
+	double us = bytes * sharing / (model->level[level].bandwidth_GBps * 1000);
+	for (uint32_t l = 2; l <= level; l++) {
+		const struct ddl__level *up = &model->level[l];
+		double below = model->level[l - 1].ranks, narrow = up->narrow_GBps > 0 ? up->narrow_GBps : up->uplink_GBps;
+		if (up->uplink_GBps <= 0)
+			continue;
+		double crossing = group < below ? bytes * group / (narrow * 1000) : bytes * below / (up->uplink_GBps * 1000);
+		us = crossing > us ? crossing : us;
 	}
 	return us;
 }
@@ -127,7 +212,7 @@ double ddl__cost_ring(const struct ddl__model *model, double bytes)
 {
 	double n = model->n_ranks, latency = 0, transfer = 0, part = 2 * (n - 1) / n * bytes;
 	for (uint32_t l = 0; l < model->n_levels; l++) {
-		double us = transfer_us(model, l, 1, part);
+		double us = ddl__model_transfer_us(model, l, 1, part);
 		if (!joins(model, l))
 			continue;
 		latency = model->level[l].latency_us > latency ? model->level[l].latency_us : latency;
@@ -145,7 +230,7 @@ double ddl__cost_multiring(const struct ddl__model *model, double bytes)
 		const struct ddl__dimension *d = &dimensions[i];
 		double part = (d->n - 1.0) / d->n * bytes;
 		us += 2 * ((d->n - 1) * model->level[d->level].latency_us * (1 + model->level[d->level].uneven) +
-			   transfer_us(model, d->level, d->sharing, part)) +
+			   ddl__model_transfer_us(model, d->level, (double)d->group, part)) +
 		      reduce_us(model, part);
 		bytes /= d->n;
 	}
@@ -159,7 +244,7 @@ static double rounds_us(const struct ddl__model *model, double bytes, int halve)
 	for (uint64_t d = 1; 2 * d <= model->n_ranks; d *= 2) {
 		uint32_t level = level_of(model, 2 * d);
 		bytes = halve ? bytes / 2 : bytes;
-		us += model->level[level].latency_us + transfer_us(model, level, sharing_at(model, level), bytes);
+		us += model->level[level].latency_us + ddl__model_transfer_us(model, level, (double)d, bytes);
 	}
 	return us;
 }
@@ -168,8 +253,8 @@ static double extra_us(const struct ddl__model *model, double bytes)
 {
 	if ((model->n_ranks & (model->n_ranks - 1)) == 0)
 		return 0;
-	return model->level[0].ranks > 1 ? model->level[0].latency_us + transfer_us(model, 0, 1, bytes)
-					 : model->level[1].latency_us + transfer_us(model, 1, 1, bytes);
+	return model->level[0].ranks > 1 ? model->level[0].latency_us + ddl__model_transfer_us(model, 0, 1, bytes)
+					 : model->level[1].latency_us + ddl__model_transfer_us(model, 1, 1, bytes);
 }
 
 double ddl__cost_doubling(const struct ddl__model *model, double bytes)
@@ -194,7 +279,9 @@ static double slowest_step_us(const struct ddl__model *model, double bytes, doub
 		const struct ddl__level *level = &model->level[l];
 		if (!joins(model, l))
 			continue;
-		double us = bytes * sharing_at(model, l) / (level->bandwidth_GBps * 1000);
+		double us = bytes * sharing_at(model, l, model->n_ranks) / (level->bandwidth_GBps * 1000);
+		double up = ddl__model_transfer_us(model, l, 1, bytes);
+		us = up > us ? up : us;
 		*latency = level->latency_us > *latency ? level->latency_us : *latency;
 		transfer = us > transfer ? us : transfer;
 	}
@@ -229,6 +316,6 @@ double ddl__cost_direct(const struct ddl__model *model, double bytes)
 	if (n < 2)
 		return 0;
 	return 2 * (model->level[top].latency_us + (n - 1) * MESSAGE_US +
-		    transfer_us(model, top, sharing_at(model, top), (n - 1) / n * bytes)) +
+		    ddl__model_transfer_us(model, top, n, (n - 1) / n * bytes)) +
 	       reduce_us(model, (n - 1) / n * bytes);
 }

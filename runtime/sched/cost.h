@@ -15,12 +15,24 @@
 
 #define DDL__LEVELS_MAX (DDL__PLAN_DEPTH_MAX + 1)
 
+/* Where a number of the model comes from. */
+enum ddl__known_from {
+	DDL__FROM_DEFAULT = 0,  /* nobody knows it */
+	DDL__FROM_LINKS = 1,    /* the nodes' network interfaces */
+	DDL__FROM_PLAN = 2,     /* what the plan says of uplinks: LinkSpeed of topology.conf, uplink= */
+	DDL__FROM_MEASURED = 3, /* a measurement */
+};
+
 struct ddl__level {
 	double latency_us;     /* of one step between two ranks that meet there, with the work of sending and receiving */
 	double bandwidth_GBps; /* of what a rank (level 0) or a node (above) is connected by, each direction */
-	double uplink_GBps;    /* of the link from a switch of the level below up to this one; 0: no bottleneck */
-	uint32_t ranks;        /* most ranks below one vertex of this level */
-	uint32_t uneven;       /* 1: groups of different size meet there, so that a rank is in two rings at once */
+	double uplink_GBps;   /* of the link from a switch with `ranks` ranks of the level below up to this one; 0: no bottleneck */
+	double narrow_GBps;   /* of the slowest such link, below however few ranks; 0: as uplink_GBps */
+	uint32_t ranks;       /* most ranks below one vertex of this level */
+	uint32_t uneven;      /* 1: groups of different size meet there, so that a rank is in two rings at once */
+	uint8_t latency_from; /* enum ddl__known_from */
+	uint8_t bandwidth_from; /* enum ddl__known_from */
+	uint8_t uplink_from;    /* enum ddl__known_from */
 };
 
 struct ddl__model {
@@ -36,12 +48,14 @@ struct ddl__dimension {   /* of a multi-level algorithm */
 	uint32_t n;       /* groups (or ranks) that it joins, at least 2 */
 	uint32_t level;   /* at which they meet */
 	uint32_t sharing; /* its rings that use the same node's link at once */
+	uint64_t group;   /* ranks of a group: as many rings stand side by side */
 };
 
 /*
- * The model of a layout: the speed of its nodes' links where it is known, default latencies and bandwidths for the rest. Of uplinks
- * the worst is assumed, that they are as narrow as a node's link: that rules out what would suffer, and costs those nothing that
- * cross an uplink once.
+ * The model of a layout: the speed of its nodes' links where it is known, default latencies and bandwidths for the rest. An uplink
+ * has the speed that the plan tells: the links of the nodes below by the ratio of oversubscription; LinkSpeed in Mbit/s; or LinkSpeed
+ * without a unit, of which the slowest counts as a node's link. Of other uplinks the worst is assumed, that they are as narrow as a
+ * node's link: that rules out what would suffer, and costs those nothing that cross an uplink once.
  */
 void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout);
 
@@ -50,6 +64,12 @@ void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout)
  * those of the tree, one a level that joins anything. dimensions: room for DDL__LEVELS_MAX. Returns how many.
  */
 size_t ddl__model_dimensions(const struct ddl__model *model, struct ddl__dimension *dimensions);
+
+/*
+ * Time in which blocks of `group` neighbours in ring order send `bytes` from each of their ranks to ranks that they meet at a level:
+ * the slowest of the node's link, which its ranks share, and the uplinks up to there, which the ranks below them share.
+ */
+double ddl__model_transfer_us(const struct ddl__model *model, uint32_t level, double group, double bytes);
 
 /*
  * Predicted time in microseconds of an all-reduce of `bytes` on the wire, S. To each comes what a rank reduces, at reduce_GBps:

@@ -25,13 +25,12 @@ static double latency_us(const struct ddl__model *model)
 	return latency;
 }
 
-/* Time in which each rank moves so many bytes when up to `sharing` ranks of a node send them out of it at once. */
+/* Time in which each rank moves so many bytes when up to `sharing` neighbours send them to others at once. */
 static double transfer_us(const struct ddl__model *model, double bytes, double sharing)
 {
 	double slowest = 0;
 	for (uint32_t l = 0; l < model->n_levels; l++) {
-		double most = model->level[0].ranks, leaving = l == 0 ? 1 : sharing < most ? sharing : most;
-		double us = bytes * leaving / (model->level[l].bandwidth_GBps * 1000);
+		double us = ddl__model_transfer_us(model, l, sharing, bytes);
 		if (joins(model, l) && us > slowest)
 			slowest = us;
 	}
