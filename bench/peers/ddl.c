@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ddl.c - ours: a persistent all-reduce, started and waited for. With --buffers ddl_mem its buffers come from ddl_mem_alloc().
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ddl/ddl.h>
+
+#include "harness.h"
+
+static struct {
+	const struct bench_settings *settings;
+	struct ddl_comm *comm;
+	struct ddl_request *request;
+} state;
+
+static int open_ddl(const struct bench_settings *settings)
+{
+	struct ddl_error err;
+
+	state.settings = settings;
+	if (ddl_comm_create(NULL, &state.comm, &err) < 0) {
+		fprintf(stderr, "ddl: %s\n", err.text);
+		return -1;
+	}
+	if (ddl_comm_rank(state.comm) != settings->rank || ddl_comm_size(state.comm) != settings->size) {
+		fprintf(stderr, "ddl: rank %d of %d, the launcher says %d of %d\n", ddl_comm_rank(state.comm),
+			ddl_comm_size(state.comm), settings->rank, settings->size);
+		return -1;
+	}
+	return 0;
+}
+
+static int alloc(size_t bytes, void **memory)
+{
+	if (!strcmp(state.settings->buffers, "malloc")) {
+		*memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+		if (*memory)
+			return 0;
+		fprintf(stderr, "ddl: no memory for %zu bytes\n", bytes);
+		return -1;
+	}
+#ifdef HAVE_DDL_MEM_ALLOC
+	struct ddl_error err;
+
+	if (ddl_mem_alloc(state.comm, bytes, memory, &err) == 0)
+		return 0;
+	fprintf(stderr, "ddl: %s\n", err.text);
+#else
+	fprintf(stderr, "ddl: this libddl has no ddl_mem_alloc()\n");
+#endif
+	return -1;
+}
+
+static void release(void *memory)
+{
+#ifdef HAVE_DDL_MEM_ALLOC
+	if (!strcmp(state.settings->buffers, "ddl_mem")) {
+		ddl_mem_free(state.comm, memory);
+		return;
+	}
+#endif
+	free(memory);
+}
+
+static int prepare(const struct bench_call *call)
+{
+	struct ddl_request_options options = DDL_REQUEST_OPTIONS_INIT;
+	struct ddl_error err;
+
+	options.wire = DDL_WIRE_NATIVE;
+	if (!strcmp(state.settings->wire, "bfloat16"))
+		options.wire = DDL_WIRE_BFLOAT16;
+	else if (!strcmp(state.settings->wire, "float16"))
+		options.wire = DDL_WIRE_FLOAT16;
+	if (ddl_allreduce_init(call->send, call->recv, call->count, call->type == BENCH_FLOAT32 ? DDL_FLOAT32 : DDL_BFLOAT16,
+			       DDL_SUM, state.comm, &options, &state.request, &err) == 0)
+		return 0;
+	fprintf(stderr, "ddl: %s\n", err.text);
+	return -1;
+}
+
+static int run(const struct bench_call *call)
+{
+	struct ddl_error err;
+	int rc = ddl_start(state.request);
+
+	(void)call;
+	if (rc == 0)
+		rc = ddl_wait(state.request);
+	if (rc == 0)
+		return 0;
+	if (ddl_comm_get_error(state.comm, &err) == 0)
+		snprintf(err.text, sizeof(err.text), "%s", strerror(-rc));
+	fprintf(stderr, "ddl: %s\n", err.text);
+	return -1;
+}
+
+static void finish(const struct bench_call *call)
+{
+	(void)call;
+	ddl_request_free(state.request);
+	state.request = NULL;
+}
+
+static void close_ddl(void)
+{
+	ddl_comm_destroy(state.comm);
+}
+
+const struct bench_peer bench_peer = {
+	.name = "ddl",
+	.open = open_ddl,
+	.alloc = alloc,
+	.release = release,
+	.prepare = prepare,
+	.run = run,
+	.finish = finish,
+	.close = close_ddl,
+};

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * harness.c - the common main of the benchmark programs.
+ *
+ * Each size: one all-reduce that is checked; a few to warm up, from which rank 0 takes how many fit into the time; the timed ones, a
+ * barrier before each; one more that is checked. The time of an iteration is that of the slowest rank, from when it left the
+ * barrier to when its result was complete; the figure is the median over the iterations. In place the timed iterations sum zeros,
+ * so that nothing overflows.
+ *
+ *   PROGRAM --board FILE --out FILE --folder FOLDER --sizes 8,1024 [--type float32|bfloat16] [--wire native] [--buffers malloc]
+ *           [--in-place] [--fresh] [--budget-ms 50] [--limit-s 60] [--interface NAME] [--rank R --size N]
+ *
+ * Rank and size come from the launcher's environment where they are not given. Rank 0 writes one line of JSON a size to --out.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "board.h"
+#include "data.h"
+
+#define SIZES_MAX      64
+#define WARMUP         5 /* iterations after the first, which is all that one gets that takes long */
+#define ITERATIONS_MIN 3 /* however long they take */
+#define PAGE           4096
+
+struct options {
+	struct bench_settings settings;
+	const char *board;       /* path of the shared file */
+	const char *out;         /* path of the results */
+	size_t sizes[SIZES_MAX]; /* bytes */
+	size_t n_sizes;
+	int in_place;     /* send == recv */
+	int fresh;        /* every rank writes its input anew before every iteration */
+	double budget_us; /* for the timed iterations of a size */
+	unsigned limit_s; /* the whole program's life */
+};
+
+static struct board *board; /* one a process: back ends reach it through bench_barrier() and bench_share() */
+
+double bench_now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+void bench_barrier(void)
+{
+	board_barrier(board);
+}
+
+int bench_share(void *data, size_t size)
+{
+	return board_share(board, data, size);
+}
+
+/* A number that the launcher has put into the environment: Open MPI, then Hydra (MPICH, Intel MPI), then PMIx. -1: none. */
+static int from_environment(const char *const *names)
+{
+	for (; *names; names++) {
+		const char *text = getenv(*names);
+
+		if (text && *text)
+			return atoi(text);
+	}
+	return -1;
+}
+
+static int parse_sizes(const char *text, struct options *o)
+{
+	char *end;
+
+	for (o->n_sizes = 0; *text && o->n_sizes < SIZES_MAX; text = *end == ',' ? end + 1 : end) {
+		errno = 0;
+		o->sizes[o->n_sizes] = (size_t)strtoull(text, &end, 10);
+		if (errno || end == text || (*end && *end != ',') || o->sizes[o->n_sizes] == 0)
+			return -1;
+		o->n_sizes++;
+	}
+	return *text || o->n_sizes == 0 ? -1 : 0;
+}
+
+static int parse_type(const char *text, enum bench_type *type)
+{
+	if (strcmp(text, "float32") && strcmp(text, "bfloat16"))
+		return -1;
+	*type = strcmp(text, "float32") ? BENCH_BFLOAT16 : BENCH_FLOAT32;
+	return 0;
+}
+
+static int parse_option(int c, const char *value, struct options *o)
+{
+	switch (c) {
+	case 'b':
+		o->board = value;
+		return 0;
+	case 'o':
+		o->out = value;
+		return 0;
+	case 'f':
+		o->settings.folder = value;
+		return 0;
+	case 's':
+		return parse_sizes(value, o);
+	case 't':
+		return parse_type(value, &o->settings.type);
+	case 'w':
+		o->settings.wire = value;
+		return 0;
+	case 'u':
+		o->settings.buffers = value;
+		return strcmp(value, "malloc") && strcmp(value, "ddl_mem") ? -1 : 0;
+	case 'p':
+		o->in_place = 1;
+		return 0;
+	case 'e':
+		o->fresh = 1;
+		return 0;
+	case 'm':
+		o->budget_us = atof(value) * 1e3;
+		return o->budget_us > 0 ? 0 : -1;
+	case 'l':
+		o->limit_s = (unsigned)atoi(value);
+		return o->limit_s > 0 ? 0 : -1;
+	case 'i':
+		o->settings.interface = value;
+		return 0;
+	case 'r':
+		o->settings.rank = atoi(value);
+		return 0;
+	case 'n':
+		o->settings.size = atoi(value);
+		return 0;
+	default:
+		return -1;
+	}
+}
+
+static int parse(int argc, char **argv, struct options *o)
+{
+	static const struct option names[] = {
+		{ "board", 1, NULL, 'b' },     { "out", 1, NULL, 'o' },      { "folder", 1, NULL, 'f' },
+		{ "sizes", 1, NULL, 's' },     { "type", 1, NULL, 't' },     { "wire", 1, NULL, 'w' },
+		{ "buffers", 1, NULL, 'u' },   { "in-place", 0, NULL, 'p' }, { "fresh", 0, NULL, 'e' },
+		{ "budget-ms", 1, NULL, 'm' }, { "limit-s", 1, NULL, 'l' },  { "interface", 1, NULL, 'i' },
+		{ "rank", 1, NULL, 'r' },      { "size", 1, NULL, 'n' },     { NULL, 0, NULL, 0 },
+	};
+	static const char *const rank_names[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", NULL };
+	static const char *const size_names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", NULL };
+	int c;
+
+	o->settings.rank = from_environment(rank_names);
+	o->settings.size = from_environment(size_names);
+	while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
+		if (parse_option(c, optarg, o) < 0) {
+			fprintf(stderr, "harness: \"%s\" is no option, or not with that value; see the top of harness.c\n",
+				argv[optind - 1]);
+			return -1;
+		}
+	}
+	if (o->settings.size < 1 || o->settings.size > BENCH_RANKS_MAX || o->settings.rank < 0 ||
+	    o->settings.rank >= o->settings.size) {
+		fprintf(stderr, "harness: rank %d of %d (1 to %d are possible); the launcher tells, or --rank and --size\n",
+			o->settings.rank, o->settings.size, BENCH_RANKS_MAX);
+		return -1;
+	}
+	if (!o->board || !o->out || !o->settings.folder || o->n_sizes == 0) {
+		fprintf(stderr, "harness: --board, --out, --folder and --sizes are needed\n");
+		return -1;
+	}
+	return 0;
+}
+
+/* Rank i on the i-th of the cores that this process may use, counted round. */
+static int pin(struct bench_settings *s)
+{
+	cpu_set_t all, one;
+	int n, core = -1;
+
+	if (sched_getaffinity(0, sizeof(all), &all) < 0)
+		return -1;
+	n = CPU_COUNT(&all);
+	for (int i = 0; i <= s->rank % n; i++) {
+		do
+			core++;
+		while (!CPU_ISSET(core, &all));
+	}
+	CPU_ZERO(&one);
+	CPU_SET(core, &one);
+	s->ranks_on_cores = n < s->size ? n : s->size;
+	return sched_setaffinity(0, sizeof(one), &one);
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The slowest rank's time of every iteration, sorted, in rank 0's samples. */
+static double *slowest(int size, size_t iterations)
+{
+	double *samples = board_samples(board, 0);
+
+	for (int rank = 1; rank < size; rank++) {
+		const double *other = board_samples(board, rank);
+
+		for (size_t i = 0; i < iterations; i++)
+			samples[i] = other[i] > samples[i] ? other[i] : samples[i];
+	}
+	qsort(samples, iterations, sizeof(*samples), compare_doubles);
+	return samples;
+}
+
+static double median(const double *sorted, size_t n)
+{
+	return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+/* Writes every cache line of the input, so that it is the writer's again, as a gradient is that has just been computed. */
+static void refresh(const struct bench_call *call)
+{
+	volatile unsigned char *bytes = call->send;
+
+	for (size_t i = 0; i < call->count * data_type_size(call->type); i += 64)
+		bytes[i] = bytes[i];
+}
+
+static int iterate(const struct options *o, const struct bench_call *call, size_t n)
+{
+	double *samples = board_samples(board, o->settings.rank);
+
+	for (size_t i = 0; i < n; i++) {
+		double begin;
+
+		if (o->fresh)
+			refresh(call);
+		board_barrier(board);
+		begin = bench_now_us();
+		if (bench_peer.run(call) < 0)
+			return -1;
+		samples[i] = bench_now_us() - begin;
+	}
+	board_barrier(board);
+	return 0;
+}
+
+/* One all-reduce of known data; *correct stays 1 only if every element of every rank is the sum. */
+static int checked(const struct options *o, const struct bench_call *call, int *correct)
+{
+	const struct bench_settings *s = &o->settings;
+	double got = 0, expected = 0;
+	size_t wrong;
+
+	data_poison(call->recv, call->count * data_type_size(call->type));
+	data_fill(call->type, call->send, call->count, s->rank);
+	board_barrier(board);
+	if (bench_peer.run(call) < 0)
+		return -1;
+	wrong = data_check(call->type, call->recv, call->count, s->size, &got, &expected);
+	if (wrong < call->count)
+		fprintf(stderr, "harness: %s: rank %d, element %zu of %zu is %g and should be %g\n", bench_peer.name, s->rank,
+			wrong, call->count, got, expected);
+	board_verdict(board, wrong == call->count);
+	board_barrier(board);
+	*correct = *correct && board_all_correct(board);
+	board_barrier(board);
+	return 0;
+}
+
+/* How many iterations fit into the budget, judged by the warm-up; rank 0 decides. */
+static int choose_iterations(const struct options *o, const struct bench_call *call, size_t *iterations)
+{
+	size_t warmup = 1;
+	double fit = 0;
+
+	do {
+		if (iterate(o, call, warmup) < 0)
+			return -1;
+		fit = o->budget_us / (slowest(o->settings.size, warmup)[warmup / 2] + 0.1);
+		if (board_share(board, &fit, sizeof(fit)) < 0)
+			return -1;
+		warmup += WARMUP;
+	} while (warmup == 1 + WARMUP && fit > 2 * WARMUP);
+	*iterations = fit < ITERATIONS_MIN ? ITERATIONS_MIN : fit > BOARD_SAMPLES ? BOARD_SAMPLES : (size_t)fit;
+	return 0;
+}
+
+static int measure_call(const struct options *o, const struct bench_call *call, FILE *out)
+{
+	const size_t bytes = call->count * data_type_size(call->type);
+	size_t iterations;
+	int correct = 1;
+
+	if (checked(o, call, &correct) < 0)
+		return -1;
+	if (o->in_place)
+		memset(call->send, 0, bytes);
+	if (choose_iterations(o, call, &iterations) < 0 || iterate(o, call, iterations) < 0)
+		return -1;
+	if (out) {
+		const double *samples = slowest(o->settings.size, iterations);
+
+		fprintf(out, "{\"bytes\": %zu, \"us\": %.4f, \"min_us\": %.4f, \"iterations\": %zu, ", bytes,
+			median(samples, iterations), samples[0], iterations);
+	}
+	if (checked(o, call, &correct) < 0)
+		return -1;
+	if (out)
+		fprintf(out, "\"correct\": %s}\n", correct ? "true" : "false");
+	return 0;
+}
+
+static int allocate(size_t bytes, void **memory)
+{
+	if (bench_peer.alloc)
+		return bench_peer.alloc(bytes, memory);
+	*memory = aligned_alloc(PAGE, (bytes + PAGE - 1) / PAGE * PAGE);
+	if (*memory)
+		return 0;
+	fprintf(stderr, "harness: no memory for %zu bytes\n", bytes);
+	return -1;
+}
+
+static void release(void *memory)
+{
+	if (bench_peer.release)
+		bench_peer.release(memory);
+	else
+		free(memory);
+}
+
+static int measure_size(const struct options *o, size_t bytes, FILE *out)
+{
+	struct bench_call call = { .type = o->settings.type, .count = bytes / data_type_size(o->settings.type) };
+	int rc = -1;
+
+	if (call.count == 0)
+		call.count = 1;
+	if (allocate(bytes, &call.recv) < 0)
+		return -1;
+	call.send = call.recv;
+	if (!o->in_place && allocate(bytes, &call.send) < 0)
+		goto release_recv;
+	data_poison(call.recv, call.count * data_type_size(call.type)); /* no page fault is timed */
+	data_poison(call.send, call.count * data_type_size(call.type));
+	if (bench_peer.prepare && bench_peer.prepare(&call) < 0)
+		goto release_send;
+	rc = measure_call(o, &call, out);
+	if (bench_peer.finish)
+		bench_peer.finish(&call);
+release_send:
+	if (call.send != call.recv)
+		release(call.send);
+release_recv:
+	release(call.recv);
+	return rc;
+}
+
+static int measure(const struct options *o)
+{
+	FILE *out = NULL;
+	int rc = 0;
+
+	if (o->settings.rank == 0) {
+		out = fopen(o->out, "w");
+		if (!out) {
+			fprintf(stderr, "harness: cannot write \"%s\": %m\n", o->out);
+			return -1;
+		}
+	}
+	for (size_t i = 0; rc == 0 && i < o->n_sizes; i++)
+		rc = measure_size(o, o->sizes[i], out);
+	if (out && fclose(out) != 0) {
+		fprintf(stderr, "harness: cannot write \"%s\": %m\n", o->out);
+		rc = -1;
+	}
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = {
+		.settings = { .type = BENCH_FLOAT32, .wire = "native", .buffers = "malloc", .interface = "" },
+		.budget_us = 50e3,
+		.limit_s = 60,
+	};
+	int rc = -1;
+
+	if (parse(argc, argv, &o) < 0)
+		return 2;
+	alarm(o.limit_s);
+	if (pin(&o.settings) < 0) {
+		fprintf(stderr, "harness: rank %d cannot bind itself to a core: %m\n", o.settings.rank);
+		return 1;
+	}
+	board = board_open(o.board, o.settings.rank, o.settings.size,
+			   bench_peer.has_threads || o.settings.ranks_on_cores < o.settings.size);
+	if (board && bench_peer.open(&o.settings) == 0) {
+		board_barrier(board);
+		rc = measure(&o);
+		if (rc == 0)
+			bench_peer.close();
+	}
+	board_close(board);
+	return rc < 0 ? 1 : 0;
+}
