@@ -24,7 +24,7 @@
 #include "settings.h"
 #include "trace.h"
 
-enum { SPIN_NS = 20000, GOODBYE_MS_MAX = 10000, ABORT_MS_MAX = 1000 };
+enum { GOODBYE_MS_MAX = 10000, ABORT_MS_MAX = 1000 };
 
 const char *ddl_version(void)
 {
@@ -148,14 +148,26 @@ static int adopt(struct ddl_comm *comm, struct ddl__plan *plan, const size_t *no
 	return 0;
 }
 
-/* Spinning helps only where every rank of the machine has a hardware thread of its own. */
-static uint64_t choose_spin(const struct ddl__members *members, int rank)
+/*
+ * Whether this machine's ranks outnumber its cores. A rank that is bound to one core knows nothing of the others' cores: there
+ * the waits find out.
+ */
+static bool is_crowded(const struct ddl__members *members, int rank)
 {
 	cpu_set_t set;
 	int here = 0, cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 	for (int r = 0; r < members->size; r++)
 		here += strcmp(members->places[r].machine, members->places[rank].machine) == 0;
-	return here <= cpus ? SPIN_NS : 0;
+	return cpus > 1 && here > cpus;
+}
+
+/* Whether what a peer sends can only be seen by asking descriptors: a transport that need not be told of sleeping has nothing else. */
+static bool is_by_descriptor(const struct ddl_comm *comm)
+{
+	for (int r = 0; r < comm->size; r++)
+		if (comm->via[r] >= 0 && !comm->transports[(size_t)comm->via[r]]->ops->sleeping)
+			return true;
+	return false;
 }
 
 /* The slowest link that any node tells of. */
@@ -193,13 +205,14 @@ static int adopt_members(struct ddl_comm *comm, struct ddl__members *members, st
 	for (int r = 0; r < comm->size; r++)
 		for (size_t t = 0; t < comm->n_transports; t++)
 			ddl__members_peer(members, r, comm->transports[t]->ops->name, &peers[(size_t)r * comm->n_transports + t]);
-	comm->spin_ns = choose_spin(members, comm->rank);
+	ddl__pace_init(&comm->pace, is_crowded(members, comm->rank));
 	struct ddl__plan *plan = members->plan;
 	members->plan = NULL;
 	int rc = adopt(comm, plan, members->node_of_rank, peers, members->secret, err);
 	free(peers);
 	if (rc < 0)
 		return rc;
+	comm->by_descriptor = is_by_descriptor(comm);
 	comm->layout->link_Mbps = slowest_link(members);
 	adopt_tuning(comm, members);
 	return 0;

@@ -14,9 +14,10 @@ int ddl_start(struct ddl_request *request)
 		return rc;
 	if (atomic_load(&request->active))
 		return -EINVAL;
-	request->started_ns = ddl__now_ns();
-	atomic_store(&request->moved_ns, request->started_ns);
-	atomic_store(&request->active, true);
+	if (comm->trace)
+		request->started_ns = ddl__now_ns();
+	atomic_store_explicit(&request->moved_ns, ddl__coarse_ns(), memory_order_relaxed);
+	atomic_store_explicit(&request->active, true, memory_order_relaxed); /* submit hands it to whoever makes progress */
 	ddl__engine_submit(comm, request);
 	return 0;
 }
@@ -43,8 +44,10 @@ int ddl_test(struct ddl_request *request)
 	if (rc)
 		return rc;
 	ddl__engine_poke(request->comm);
-	if (!state(request))
-		ddl__process_progress(request->comm, &(bool){ false });
+	rc = state(request);
+	if (rc)
+		return rc;
+	ddl__process_progress(request->comm, &(bool){ false });
 	if (ddl__engine_overdue(request))
 		ddl__engine_wait(request->comm, settled, request, 1, false); /* one pass: fails it */
 	return state(request);

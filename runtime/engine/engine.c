@@ -3,12 +3,18 @@
  * engine.c - progress, sleeping, failure.
  *
  * Whoever waits makes progress: it takes the lock, picks up queued starts, runs the active requests in order of priority and hands
- * out the events of the epoll set; when nothing moves for spin_ns it sleeps in epoll without the lock. Before that it tells the
- * transports (sleeping), looks once more, and only then sleeps: a peer that sends in between writes to a descriptor in the set.
+ * out the events of the epoll set; when nothing moves it rests as pace.h says, at last in epoll without the lock. Before that it
+ * tells the transports (sleeping), looks once more, and only then sleeps: a peer that sends in between writes to a descriptor in
+ * the set.
+ *
+ * Asking the descriptors is a system call, several times as long as the rest of a pass. Where all data goes through memory they
+ * only tell of connections, announcements and deaths: there they are asked every so many passes, as long as they have something
+ * in every pass, and always before sleeping. Where data comes through them to any rank, they are asked in every pass.
  */
 #include "engine.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,6 +22,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "channel.h"
@@ -23,7 +30,24 @@
 #include "log.h"
 #include "trace.h"
 
-enum { EVENTS_A_PASS = 64, SLEEP_MS_MAX = 1000, SLEEP_MS_BUSY = 1 };
+enum {
+	EVENTS_A_PASS = 64,
+	SLEEP_MS_MAX = 1000,
+	SLEEP_MS_BUSY = 1,
+	UNASKED_WAITING = 64, /* passes of a wait without asking the descriptors */
+	UNASKED_TESTING = 8,  /* calls of ddl_test() */
+	UNASKED_OFFER = 16,   /* passes that an offer of the core counts for */
+	BURST = 16,           /* passes without a look at the clock */
+	BURST_CROWDED = 1,    /* where others need the core */
+	BURST_MOVING = 128,   /* passes at most before others get the lock */
+};
+
+uint64_t ddl__coarse_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 static void relax(void)
 {
@@ -163,7 +187,22 @@ static void on_aborted(void *context, int peer, int code, const char *text)
 
 /* ---- progress ---- */
 
-/* Moves what was started from the queue to the active list, by priority, equal ones in order of starts. The lock is held. */
+/* Enters a started request in the active list, by priority, equal ones in order of starts. The lock is held. */
+static void activate(struct ddl_comm *comm, struct ddl_request *r)
+{
+	struct ddl_request **at = &comm->active;
+	if (atomic_load(&comm->failed)) {
+		atomic_store(&r->active, false);
+		return;
+	}
+	while (*at && (*at)->call.priority >= r->call.priority)
+		at = &(*at)->next;
+	r->next = *at;
+	*at = r;
+	ddl__request_rewind(r);
+}
+
+/* Activates what was started and queued. The lock is held. */
 static void pick_up(struct ddl_comm *comm)
 {
 	if (!atomic_load(&comm->queued))
@@ -180,17 +219,9 @@ static void pick_up(struct ddl_comm *comm)
 		newest = next;
 	}
 	while (oldest) {
-		struct ddl_request *r = oldest, **at = &comm->active;
-		oldest = r->next;
-		if (atomic_load(&comm->failed)) {
-			atomic_store(&r->active, false);
-			continue;
-		}
-		while (*at && (*at)->call.priority >= r->call.priority)
-			at = &(*at)->next;
-		r->next = *at;
-		*at = r;
-		ddl__request_rewind(r);
+		struct ddl_request *next = oldest->next;
+		activate(comm, oldest);
+		oldest = next;
 	}
 }
 
@@ -211,13 +242,21 @@ static bool dispatch(struct ddl_comm *comm)
 	}
 	if (n > 0 && comm->polling)
 		wake_poller(comm);
+	comm->stirred = n > 0;
+	comm->unasked = 0;
 	return n > 0;
+}
+
+/* Whether the descriptors are to be asked in this pass, the `most`th since they were at the latest. The lock is held. */
+static bool is_due(struct ddl_comm *comm, unsigned most)
+{
+	return comm->by_descriptor || comm->stirred || !comm->active || ++comm->unasked >= most;
 }
 
 static void complete(struct ddl_comm *comm, struct ddl_request *r)
 {
 	ddl__trace_span(comm->trace, r);
-	atomic_store(&r->active, false); /* the last touch: the owner may free it from now on */
+	atomic_store_explicit(&r->active, false, memory_order_release); /* the last touch: the owner may free it from now on */
 	if (comm->polling)
 		wake_poller(comm); /* it may sleep for this very request */
 }
@@ -232,18 +271,16 @@ static void fail_left(struct ddl_comm *comm, const struct ddl_request *request, 
 			 peer, ddl_comm_node_name(comm, peer), DDL__REQUEST_NUMBER(request->id), call);
 }
 
-/* One pass. Returns whether anything moved. The lock is held. */
-static bool progress(struct ddl_comm *comm)
+/* One pass; ask: the descriptors too. Returns whether anything moved. The lock is held. */
+static bool progress(struct ddl_comm *comm, bool ask)
 {
-	bool any = dispatch(comm);
-	uint64_t now = 0;
+	bool any = ask && dispatch(comm);
 	pick_up(comm);
 	for (struct ddl_request **at = &comm->active; !atomic_load(&comm->failed) && *at;) {
 		struct ddl_request *r = *at;
 		if (ddl__request_run(r)) {
 			any = true;
-			now = now ? now : ddl__now_ns();
-			atomic_store(&r->moved_ns, now);
+			atomic_store_explicit(&r->moved_ns, ddl__coarse_ns(), memory_order_relaxed);
 		}
 		if (atomic_load(&comm->failed))
 			break;
@@ -271,7 +308,7 @@ static void leave(struct ddl_comm *comm)
 {
 	pthread_mutex_unlock(&comm->lock);
 	while (atomic_load(&comm->queued) && pthread_mutex_trylock(&comm->lock) == 0) {
-		progress(comm);
+		progress(comm, false);
 		pthread_mutex_unlock(&comm->lock);
 	}
 }
@@ -279,7 +316,9 @@ static void leave(struct ddl_comm *comm)
 void ddl__engine_poke(struct ddl_comm *comm)
 {
 	if (pthread_mutex_trylock(&comm->lock) == 0) {
-		progress(comm);
+		uint64_t now = ddl__coarse_ns();
+		progress(comm, is_due(comm, UNASKED_TESTING) || now != comm->asked_ns);
+		comm->asked_ns = now;
 		leave(comm);
 	}
 }
@@ -290,7 +329,7 @@ bool ddl__engine_lend(struct ddl_comm *comm, bool *any)
 		return true; /* who holds it may be about to go */
 	bool ours = !comm->polling && (comm->active || atomic_load(&comm->queued));
 	if (ours)
-		*any |= progress(comm);
+		*any |= progress(comm, true);
 	ours = ours && comm->active;
 	leave(comm);
 	return ours;
@@ -299,12 +338,19 @@ bool ddl__engine_lend(struct ddl_comm *comm, bool *any)
 void ddl__engine_settle(struct ddl_comm *comm)
 {
 	pthread_mutex_lock(&comm->lock);
-	progress(comm);
+	progress(comm, true);
 	leave(comm);
 }
 
 void ddl__engine_submit(struct ddl_comm *comm, struct ddl_request *request)
 {
+	if (pthread_mutex_trylock(&comm->lock) == 0) {
+		pick_up(comm); /* what was started before */
+		activate(comm, request);
+		progress(comm, is_due(comm, UNASKED_WAITING));
+		leave(comm);
+		return;
+	}
 	pthread_mutex_lock(&comm->queue_lock);
 	request->next = comm->queue;
 	comm->queue = request;
@@ -338,7 +384,7 @@ static void doze(struct ddl_comm *comm, int ms)
 		return;
 	}
 	set_sleeping(comm, true);
-	if (!progress(comm)) {
+	if (!progress(comm, true)) {
 		struct epoll_event event;
 		comm->polling = true;
 		pthread_mutex_unlock(&comm->lock);
@@ -352,37 +398,80 @@ static void doze(struct ddl_comm *comm, int ms)
 		pthread_cond_broadcast(&comm->changed);
 }
 
+struct wait {
+	struct ddl_comm *comm;
+	bool (*done)(void *context);
+	void *context;
+	uint64_t deadline_ns; /* 0: none */
+	bool even_failed;
+	uint64_t idle_since_ns; /* since when nothing has moved; 0: the clock was not read since it did */
+};
+
+/* Some passes, without a look at the clock; ends with the first that completes what is waited for. The lock is held. */
+static bool burst(struct wait *wait)
+{
+	struct ddl_comm *comm = wait->comm;
+	unsigned most = ddl__pace_crowded(&comm->pace) ? BURST_CROWDED : BURST;
+	for (unsigned idle = 0, passes = 0; idle < most && passes < BURST_MOVING; passes++) {
+		if (idle && wait->idle_since_ns)
+			relax(); /* at first every nanosecond counts */
+		if (progress(comm, is_due(comm, UNASKED_WAITING))) {
+			wait->idle_since_ns = 0;
+			idle = 0;
+		} else {
+			idle++;
+		}
+		if (wait->done(wait->context) || (!wait->even_failed && atomic_load(&comm->failed)))
+			return true;
+	}
+	return false;
+}
+
+/* Passes the time when nothing moved. The lock is held; given back, and held again, while asleep. */
+static enum ddl__rest rest(struct wait *wait, uint64_t now)
+{
+	struct ddl_comm *comm = wait->comm;
+	enum ddl__rest next = ddl__pace_next(&comm->pace, now, now - wait->idle_since_ns);
+	bool others = false, busy = next != DDL__REST_SPIN && ddl__process_progress(comm, &others);
+	if (others)
+		return DDL__REST_SPIN;
+	if (next == DDL__REST_OFFER)
+		comm->unasked += UNASKED_OFFER;
+	if (next != DDL__REST_SLEEP)
+		return next;
+	uint64_t ms = wait->deadline_ns ? (wait->deadline_ns - now) / 1000000 + 1 : SLEEP_MS_MAX;
+	uint64_t most = busy ? SLEEP_MS_BUSY : SLEEP_MS_MAX; /* our descriptors do not tell of the others */
+	doze(comm, (int)(ms < most ? ms : most));
+	wait->idle_since_ns = 0;
+	return next;
+}
+
 bool ddl__engine_wait(struct ddl_comm *comm, bool (*done)(void *context), void *context, uint64_t deadline_ns, bool even_failed)
 {
-	uint64_t moved = ddl__now_ns();
+	struct wait wait = { comm, done, context, deadline_ns, even_failed, 0 };
 	for (;;) {
 		pthread_mutex_lock(&comm->lock);
-		bool any = progress(comm), finished = done(context) || (!even_failed && atomic_load(&comm->failed));
+		bool finished = burst(&wait);
 		tell_abort(comm); /* done() may have failed it */
-		uint64_t now = ddl__now_ns();
+		uint64_t now = finished ? 0 : ddl__now_ns();
 		bool late = !finished && deadline_ns && now >= deadline_ns;
-		if (any)
-			moved = now;
-		bool sleepy = !finished && !late && !any && now - moved >= comm->spin_ns;
-		bool others = false, busy = sleepy && ddl__process_progress(comm, &others);
-		if (sleepy && !others) {
-			uint64_t ms = deadline_ns ? (deadline_ns - now) / 1000000 + 1 : SLEEP_MS_MAX;
-			uint64_t most = busy ? SLEEP_MS_BUSY : SLEEP_MS_MAX; /* our descriptors do not tell of the others */
-			doze(comm, (int)(ms < most ? ms : most));
-			moved = ddl__now_ns();
-		}
+		if (!wait.idle_since_ns)
+			wait.idle_since_ns = now;
+		enum ddl__rest next = finished || late ? DDL__REST_SPIN : rest(&wait, now);
 		leave(comm);
 		if (finished || late)
 			return finished;
-		if (!any && !sleepy)
-			relax();
+		if (next == DDL__REST_OFFER) {
+			sched_yield();
+			ddl__pace_learn(&comm->pace, now, ddl__now_ns() - now);
+		}
 	}
 }
 
 bool ddl__engine_overdue(const struct ddl_request *request)
 {
 	uint64_t limit = (uint64_t)request->comm->timeout_ms * 1000000;
-	return ddl__now_ns() - atomic_load(&request->moved_ns) >= limit;
+	return ddl__coarse_ns() - atomic_load_explicit(&request->moved_ns, memory_order_relaxed) >= limit;
 }
 
 void ddl__engine_check_deadline(struct ddl_request *request)

@@ -16,6 +16,7 @@
 #include <ddl/ddl.h>
 
 #include "layout.h"
+#include "pace.h"
 #include "reduce.h"
 #include "schedule.h"
 #include "select.h"
@@ -61,8 +62,8 @@ struct ddl_request {
 	struct ddl__lane_state *lanes;      /* schedule->n_lanes */
 	uint32_t lanes_left;                /* not done yet in this start */
 	atomic_bool active;                 /* from ddl_start() until complete */
-	uint64_t started_ns;                /* monotonic clock */
-	_Atomic uint64_t moved_ns;          /* when a slice last moved, or the start */
+	uint64_t started_ns;                /* monotonic clock; only where there is a trace */
+	_Atomic uint64_t moved_ns;          /* coarse clock: when a slice last moved, or the start */
 	struct ddl_request *next;           /* in the queue or the active list */
 };
 
@@ -86,11 +87,15 @@ struct ddl_comm {
 	struct ddl__tuning *tuning;                             /* measured choices; owned; NULL: none that fits the layout */
 	struct ddl__layout *layout;                             /* owned */
 	int timeout_ms;                                         /* of calls that wait for peers */
-	uint64_t spin_ns;                                       /* how long a wait spins before it sleeps */
+	struct ddl__pace pace;                                  /* of waits */
 	struct ddl__transport *transports[DDL__TRANSPORTS_MAX]; /* open ones, in order of preference */
 	size_t n_transports;
 	signed char *via;             /* size: index of the transport to a rank; -1 none */
 	int epoll_fd;                 /* -1 none */
+	bool by_descriptor;           /* to some rank data goes through descriptors, which are asked in every pass */
+	bool stirred;                 /* descriptors had something when they were asked last */
+	unsigned unasked;             /* passes since then */
+	uint64_t asked_ns;            /* coarse clock: when a test asked them last */
 	struct ddl__poll_source wake; /* for wake_fd */
 	int wake_fd;                  /* eventfd that ends the poller's sleep; -1 none */
 
@@ -135,7 +140,7 @@ extern const struct ddl__events ddl__engine_events; /* context: the communicator
 int ddl__engine_thread_start(struct ddl_comm *comm, struct ddl_error *err);
 void ddl__engine_thread_stop(struct ddl_comm *comm);
 
-/* Queues a started request and gives progress a chance. */
+/* Takes a started request up, or queues it while another thread makes progress, and gives progress a chance. */
 void ddl__engine_submit(struct ddl_comm *comm, struct ddl_request *request);
 
 /* Makes progress if no other thread does. */
@@ -196,7 +201,8 @@ void ddl__call_describe(const struct ddl__call *call, char *text, size_t size);
 /* What carries it out: "multiring:4x8x8"; text: DDL__CANDIDATE_TEXT_SIZE bytes. Returns text. */
 char *ddl__call_how(const struct ddl__call *call, char *text);
 
-/* Monotonic clock. */
+/* Monotonic clock. coarse: some milliseconds behind it, and several times faster to read. */
 uint64_t ddl__now_ns(void);
+uint64_t ddl__coarse_ns(void);
 
 #endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pace.c - see pace.h. */
+#include "pace.h"
+
+enum {
+	SPIN_NS = 20000,
+	OFFER_NS = 50000,
+	SWITCH_NS = 700,  /* an offer that lasts longer was taken: the call alone takes half of that */
+	LATE_NS = 500000, /* it was taken by somebody who computes */
+	LATE_FACTOR = 32, /* what offers may cost in the worst case: one part in so many */
+	CROWD_MAX = 16,
+	CROWD_TAKEN = 4, /* one that was taken counts for so many that were not */
+};
+
+void ddl__pace_init(struct ddl__pace *pace, bool crowded)
+{
+	pace->spin_ns = SPIN_NS;
+	pace->offer_ns = OFFER_NS;
+	atomic_store_explicit(&pace->crowd, crowded ? CROWD_MAX : 0, memory_order_relaxed);
+	atomic_store_explicit(&pace->until_ns, 0, memory_order_relaxed);
+}
+
+bool ddl__pace_crowded(const struct ddl__pace *pace)
+{
+	return atomic_load_explicit(&pace->crowd, memory_order_relaxed) >= CROWD_MAX / 2;
+}
+
+enum ddl__rest ddl__pace_next(const struct ddl__pace *pace, uint64_t now_ns, uint64_t idle_ns)
+{
+	uint64_t spin_ns = ddl__pace_crowded(pace) ? 0 : pace->spin_ns;
+
+	if (idle_ns < spin_ns)
+		return DDL__REST_SPIN;
+	if (idle_ns - spin_ns < pace->offer_ns && now_ns >= atomic_load_explicit(&pace->until_ns, memory_order_relaxed))
+		return DDL__REST_OFFER;
+	return DDL__REST_SLEEP;
+}
+
+void ddl__pace_learn(struct ddl__pace *pace, uint64_t now_ns, uint64_t lasted_ns)
+{
+	int crowd = atomic_load_explicit(&pace->crowd, memory_order_relaxed);
+
+	if (lasted_ns >= LATE_NS)
+		atomic_store_explicit(&pace->until_ns, now_ns + (LATE_FACTOR + 1) * lasted_ns, memory_order_relaxed);
+	crowd += lasted_ns >= SWITCH_NS ? CROWD_TAKEN : -1;
+	crowd = crowd < 0 ? 0 : crowd > CROWD_MAX ? CROWD_MAX : crowd;
+	atomic_store_explicit(&pace->crowd, crowd, memory_order_relaxed);
+}
