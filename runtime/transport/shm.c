@@ -2,15 +2,26 @@
 /*
  * shm.c - lanes through memory that two processes of one machine share.
  *
- * The receiver makes a memfd for each lane: counters, sizes and slots. It goes to the sender with the announcement over an abstract
- * unix socket, which stays open and only carries control: its end is how the death of a peer is noticed. Nothing has a name in a
- * file system, so nothing is left behind, whatever happens. What a peer writes into shared memory is checked before it is used.
+ * The receiver makes a memfd for each lane: a counter of credits, and slots. It goes to the sender with the announcement over an
+ * abstract unix socket, which stays open and only carries control: its end is how the death of a peer is noticed. Nothing has a
+ * name in a file system, so nothing is left behind, whatever happens. What a peer writes into shared memory is checked before it is
+ * used.
+ *
+ * A slot begins with a cache line that says which slice is in it and how long that is, and holds the slice itself where slices of
+ * the lane are short: so a short message is one line that goes from one core to another. Slice k of the lane, from 1, lies in slot
+ * (k - 1) modulo the slots, whose sequence becomes k when the slice is complete. Before, it is that of the slice that was there
+ * last, k minus the slots, or 0: a receiver that waits for slice k knows these two values and takes any other for a lie.
+ *
+ * The sender remembers the credits that it saw last and looks again only when they are used up, so that the line of the counter
+ * stays with the receiver as long as there is room. That loses no wake-up: it waits for credits only after a look that found none.
  *
  * Doorbell. Each process has a page with a flag that says that it sleeps, and an eventfd in its epoll set; both go to every peer.
- * Who publishes a slice or a credit looks at the flag afterwards, who is about to sleep sets the flag and looks for slices and
- * credits afterwards. All four are sequentially consistent, so at least one of the two sees the other.
+ * Who publishes a slice (a sequence) or a credit (the counter) looks at the flag afterwards, who is about to sleep sets the flag and
+ * looks for slices and credits afterwards: at the sequence of the next slot of every lane that it waits for, and, having no credit
+ * left, at the counter. All four are sequentially consistent, so there is one order of them: either the flag comes before the look
+ * at the flag, and the bell rings, or what was published comes before the look for it, and is seen.
  *
- * Windows (shm_window.h). A slice that is lent or placed takes a slot as any other, whose payload tells where it lies. The sender
+ * Windows (shm_window.h). A slice that is lent or placed takes a slot as any other, whose line tells where it lies. The sender
  * counts a lent slice as read when the receiver has released it. What the receiver grants stands in the lane's head; it is written
  * when its start begins, and the sender takes it only in its own start of the same number: those belong together, and the receiver's
  * does not end before all slices of it have come. So it never changes while the sender may look at it.
@@ -35,13 +46,21 @@
 #define MAGIC     0x6464736du /* of an address */
 #define BACKLOG   4096
 #define NAME_SIZE 32u   /* bytes of a socket's abstract name, without its leading NUL */
-#define SLOTS_AT  4096u /* bytes: where the slots begin */
+#define PAGE_SIZE 4096u /* bytes of a doorbell's memory */
 #define SEALS     (F_SEAL_SHRINK | F_SEAL_GROW)
 
-struct segment {                                             /* head of a lane's memory */
-	_Alignas(64) _Atomic uint64_t produced;              /* slices sent; written by the sender */
-	_Alignas(64) _Atomic uint64_t consumed;              /* slices released; written by the receiver */
-	_Alignas(64) _Atomic uint32_t sizes[DDL__SLOTS_MAX]; /* bytes in each slot; written by the sender */
+struct slot {                                   /* written by the sender */
+	_Alignas(64) _Atomic uint64_t sequence; /* number of the slice that lies in it, from 1; 0 none yet */
+	_Atomic uint32_t what;                  /* bytes of it, and whether it lies elsewhere */
+	uint32_t unused;
+	union {
+		uint8_t bytes[48];               /* the slice, where those of the lane fit; else it follows behind */
+		struct ddl__elsewhere elsewhere; /* where it lies */
+	} inside;
+};
+
+struct segment {                                /* head of a lane's memory; the slots follow */
+	_Alignas(64) _Atomic uint64_t consumed; /* slices released; written by the receiver */
 	struct ddl__grant grant;
 };
 
@@ -51,14 +70,19 @@ struct doorbell {                  /* a process's page */
 
 struct shm_lane { /* a mapped lane */
 	struct segment *segment;
-	size_t size;   /* bytes mapped */
-	size_t stride; /* bytes from slot to slot */
+	size_t size;     /* bytes mapped */
+	size_t stride;   /* bytes from slot to slot */
+	size_t slice_at; /* bytes from a slot to its slice */
+	uint32_t slots;  /* how many */
+	uint32_t next;   /* index of the slot that this end is at */
+	struct slot *at; /* that slot */
 };
 
 struct shm_tx {
 	struct ddl__mesh_tx mesh;
 	struct shm_lane *lane; /* NULL before the announcement came */
 	uint64_t sent;
+	uint64_t consumed;   /* of these, released when we looked last */
 	uint64_t lent;       /* of these, up to the last that was lent */
 	uint64_t start;      /* whose grant `granted` is; 0 none */
 	uint64_t at, size;   /* it, as the receiver wrote it */
@@ -90,19 +114,52 @@ struct shm {
 	uint32_t watched; /* epoll events bell_fd is registered for */
 };
 
-_Static_assert(sizeof(struct segment) <= SLOTS_AT, "the head fits before the slots");
+_Static_assert(sizeof(struct slot) == 64 && sizeof(struct segment) == 128, "cache lines");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "atomics work between processes");
 
 /* Memory */
 
-static size_t size_of(const struct ddl__lane *lane)
+static bool is_inside(const struct ddl__lane *lane)
 {
-	return SLOTS_AT + ddl__lane_stride(lane) * lane->slots;
+	return lane->slot_bytes <= sizeof(((struct slot *)NULL)->inside);
 }
 
-static uint8_t *slot_at(const struct shm_lane *lane, uint64_t slot)
+static size_t stride_of(const struct ddl__lane *lane)
 {
-	return (uint8_t *)lane->segment + SLOTS_AT + slot * lane->stride;
+	return sizeof(struct slot) + (is_inside(lane) ? 0 : ddl__lane_stride(lane));
+}
+
+static size_t size_of(const struct ddl__lane *lane)
+{
+	return sizeof(struct segment) + stride_of(lane) * lane->slots;
+}
+
+static void lane_init(struct shm_lane *lane, const struct ddl__lane *as, void *memory)
+{
+	*lane = (struct shm_lane){
+		.segment = memory,
+		.size = size_of(as),
+		.stride = stride_of(as),
+		.slice_at = is_inside(as) ? offsetof(struct slot, inside) : sizeof(struct slot),
+		.slots = as->slots,
+	};
+	lane->at = (struct slot *)(lane->segment + 1);
+}
+
+static void *slice_of(const struct shm_lane *lane)
+{
+	return (uint8_t *)lane->at + lane->slice_at;
+}
+
+/* To the next slot. */
+static void go_on(struct shm_lane *lane)
+{
+	if (++lane->next == lane->slots) {
+		lane->next = 0;
+		lane->at = (struct slot *)(lane->segment + 1);
+	} else {
+		lane->at = (struct slot *)((uint8_t *)lane->at + lane->stride);
+	}
 }
 
 int ddl__shm_map(int fd, size_t size, int flags, void **memory)
@@ -258,7 +315,7 @@ static int on_doorbell(struct shm_link *link, const struct ddl__frame *frame)
 	if (page_fd < 0 || bell_fd < 0 || link->doorbell || frame->bytes)
 		rc = ddl__link_bad(&link->link, "it sent a doorbell in a wrong form");
 	if (rc == 0)
-		rc = ddl__shm_map(page_fd, SLOTS_AT, 0, &memory);
+		rc = ddl__shm_map(page_fd, PAGE_SIZE, 0, &memory);
 	if (page_fd >= 0)
 		close(page_fd);
 	if (rc) {
@@ -278,7 +335,7 @@ static void shm_down(struct ddl__link *base)
 
 	if (!link->doorbell)
 		return;
-	munmap(link->doorbell, SLOTS_AT);
+	munmap(link->doorbell, PAGE_SIZE);
 	close(link->bell_fd);
 	link->doorbell = NULL;
 	link->bell_fd = -1;
@@ -336,7 +393,7 @@ static int shm_offered(struct ddl__link *link, struct ddl__offer *offer)
 		return rc == -EBADMSG ? ddl__link_bad(link, "it announced a lane with memory of a wrong size or without seals")
 				      : rc;
 	}
-	*lane = (struct shm_lane){ memory, size_of(&offer->end.lane), ddl__lane_stride(&offer->end.lane) };
+	lane_init(lane, &offer->end.lane, memory);
 	offer->extra = lane;
 	return 0;
 }
@@ -378,13 +435,13 @@ static int shm_probe(char *why, size_t size)
 {
 	void *memory;
 	int fd;
-	int rc = make_memory("ddl-probe", SLOTS_AT, &fd, &memory);
+	int rc = make_memory("ddl-probe", PAGE_SIZE, &fd, &memory);
 
 	if (rc) {
 		snprintf(why, size, "no sealed memfd here: %s", strerror(-rc));
 		return 0;
 	}
-	munmap(memory, SLOTS_AT);
+	munmap(memory, PAGE_SIZE);
 	close(fd);
 	return 1;
 }
@@ -392,7 +449,7 @@ static int shm_probe(char *why, size_t size)
 static void shm_free(struct shm *shm)
 {
 	if (shm->doorbell) {
-		munmap(shm->doorbell, SLOTS_AT);
+		munmap(shm->doorbell, PAGE_SIZE);
 		close(shm->doorbell_fd);
 	}
 	if (shm->bell_fd >= 0) {
@@ -406,7 +463,7 @@ static void shm_free(struct shm *shm)
 static int shm_open_bell(struct shm *shm, const struct ddl__transport_config *config)
 {
 	void *memory;
-	int rc = make_memory("ddl-doorbell", SLOTS_AT, &shm->doorbell_fd, &memory);
+	int rc = make_memory("ddl-doorbell", PAGE_SIZE, &shm->doorbell_fd, &memory);
 
 	if (rc)
 		return rc;
@@ -450,7 +507,7 @@ static int rx_memory(struct shm_rx *rx, const struct ddl__lane *lane, struct ddl
 	if (rc)
 		return ddl__error_set(err, rc == -ENOSPC ? -ENOMEM : rc, "shm: no shared memory for %u slots of %u bytes: %s",
 				      lane->slots, lane->slot_bytes, ddl__error_reason(why, sizeof(why), rc));
-	rx->lane = (struct shm_lane){ memory, size_of(lane), ddl__lane_stride(lane) };
+	lane_init(&rx->lane, lane, memory);
 	return 0;
 }
 
@@ -523,20 +580,30 @@ static void shm_tx_close(struct ddl__tx *base)
 	free(tx);
 }
 
+/* Whether a slot is free. */
+static bool has_credit(struct shm_tx *tx)
+{
+	struct ddl__link *link = tx->mesh.link;
+	uint64_t consumed;
+
+	if (!tx->mesh.granted || link->state != DDL__LINK_UP)
+		return false;
+	if (tx->sent - tx->consumed < tx->lane->slots)
+		return true;
+	consumed = atomic_load(&tx->lane->segment->consumed);
+	if (consumed - tx->consumed > tx->sent - tx->consumed) {
+		ddl__link_fail(link, -EBADMSG, "it gave credits for slices that it cannot have");
+		return false;
+	}
+	tx->consumed = consumed;
+	return tx->sent - consumed < tx->lane->slots;
+}
+
 static void *shm_tx_slot(struct ddl__tx *base)
 {
 	struct shm_tx *tx = (struct shm_tx *)base;
-	struct ddl__link *link = tx->mesh.link;
-	uint64_t used;
 
-	if (!tx->mesh.granted || link->state != DDL__LINK_UP)
-		return NULL;
-	used = tx->sent - atomic_load(&tx->lane->segment->consumed);
-	if (used > tx->mesh.end.lane.slots) {
-		ddl__link_fail(link, -EBADMSG, "it gave credits for slices that it cannot have");
-		return NULL;
-	}
-	return used == tx->mesh.end.lane.slots ? NULL : slot_at(tx->lane, tx->sent % tx->mesh.end.lane.slots);
+	return has_credit(tx) ? slice_of(tx->lane) : NULL;
 }
 
 /* Sends the next slot; what: the slice's size, and where it lies. */
@@ -548,8 +615,9 @@ static void publish(struct shm_tx *tx, uint32_t what)
 		ddl__link_fail(link, -ECONNRESET, "it has left");
 	if (link->state != DDL__LINK_UP)
 		return;
-	atomic_store_explicit(&tx->lane->segment->sizes[tx->sent % tx->mesh.end.lane.slots], what, memory_order_relaxed);
-	atomic_store(&tx->lane->segment->produced, ++tx->sent);
+	atomic_store_explicit(&tx->lane->at->what, what, memory_order_relaxed);
+	atomic_store(&tx->lane->at->sequence, ++tx->sent);
+	go_on(tx->lane);
 	ring((struct shm_link *)link);
 }
 
@@ -569,11 +637,9 @@ static bool shm_tx_flushed(const struct ddl__tx *base)
 /* Sends a slice that lies elsewhere, if there is a credit. */
 static bool refer(struct shm_tx *tx, uint32_t what, uint64_t window, uint64_t at)
 {
-	struct ddl__elsewhere *slot = shm_tx_slot(&tx->mesh.base);
-
-	if (!slot)
+	if (!has_credit(tx))
 		return false;
-	*slot = (struct ddl__elsewhere){ window, at };
+	tx->lane->at->inside.elsewhere = (struct ddl__elsewhere){ window, at };
 	publish(tx, what);
 	return true;
 }
@@ -609,7 +675,7 @@ static void *shm_tx_place(struct ddl__tx *base, uint64_t start, size_t offset, s
 	struct shm_tx *tx = (struct shm_tx *)base;
 	const struct ddl__grant *grant;
 
-	if (bytes < DDL__LEND_BYTES_MIN || !shm_tx_slot(base))
+	if (bytes < DDL__LEND_BYTES_MIN || !has_credit(tx))
 		return NULL;
 	grant = &tx->lane->segment->grant;
 	if (tx->start != start) {
@@ -634,13 +700,11 @@ static void shm_tx_placed(struct ddl__tx *base, size_t bytes)
 }
 
 /* Where a slice lies that its slot only tells of; NULL: nowhere. */
-static const void *elsewhere(const struct shm_rx *rx, uint32_t what, const struct ddl__elsewhere *slot)
+static const void *elsewhere(const struct shm_rx *rx, uint32_t what)
 {
-	const struct ddl__elsewhere from = *slot;
+	const struct ddl__elsewhere from = rx->lane.at->inside.elsewhere;
 	uint32_t bytes = what & DDL__SLICE_SIZE;
 
-	if (rx->mesh.end.lane.slot_bytes < sizeof(from))
-		return NULL;
 	if (what & DDL__SLICE_LENT)
 		return ddl__windows_at(&((struct shm_link *)rx->mesh.link)->windows, from.window, from.at, bytes);
 	return from.at <= rx->granted_size && bytes <= rx->granted_size - from.at ? rx->granted + from.at : NULL;
@@ -649,20 +713,23 @@ static const void *elsewhere(const struct shm_rx *rx, uint32_t what, const struc
 static const void *shm_rx_slot(struct ddl__rx *base, size_t *bytes)
 {
 	struct shm_rx *rx = (struct shm_rx *)base;
-	uint64_t slot = rx->released % rx->mesh.end.lane.slots;
-	uint64_t landed = atomic_load(&rx->lane.segment->produced) - rx->released;
-	uint32_t what = atomic_load_explicit(&rx->lane.segment->sizes[slot], memory_order_relaxed), size = what & DDL__SLICE_SIZE;
-	const void *at = slot_at(&rx->lane, slot);
+	uint64_t next = rx->released + 1, sequence = atomic_load(&rx->lane.at->sequence);
+	uint32_t what, size;
+	const void *at;
 
-	if (landed == 0)
-		return NULL;
-	if (landed > rx->mesh.end.lane.slots || size > rx->mesh.end.lane.slot_bytes) {
-		ddl__link_fail(rx->mesh.link, -EBADMSG, "%s",
-			       landed > rx->mesh.end.lane.slots ? "it sent a slice without a credit"
-								: "it sent a slice that is larger than its slot");
+	if (sequence != next) {
+		if (sequence != (next > rx->lane.slots ? next - rx->lane.slots : 0))
+			ddl__link_fail(rx->mesh.link, -EBADMSG, "it sent a slice without a credit");
 		return NULL;
 	}
-	if (what != size && !(at = elsewhere(rx, what, at))) {
+	what = atomic_load_explicit(&rx->lane.at->what, memory_order_relaxed);
+	size = what & DDL__SLICE_SIZE;
+	if (size > rx->mesh.end.lane.slot_bytes) {
+		ddl__link_fail(rx->mesh.link, -EBADMSG, "it sent a slice that is larger than its slot");
+		return NULL;
+	}
+	at = what == size ? slice_of(&rx->lane) : elsewhere(rx, what);
+	if (!at) {
 		ddl__link_fail(rx->mesh.link, -EBADMSG, "it sent a slice that lies in no window");
 		return NULL;
 	}
@@ -674,6 +741,7 @@ static void shm_rx_release(struct ddl__rx *base)
 {
 	struct shm_rx *rx = (struct shm_rx *)base;
 
+	go_on(&rx->lane);
 	atomic_store(&rx->lane.segment->consumed, ++rx->released);
 	if (rx->mesh.link->state == DDL__LINK_UP)
 		ring((struct shm_link *)rx->mesh.link);

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <sys/un.h>
 
+#include "shm_window.h"
+
 static struct ddl__link *link_of(struct world *world, int rank, int peer)
 {
 	return ((struct ddl__mesh *)world->rank[rank].transport)->links[peer];
@@ -30,32 +32,43 @@ static void test_only_ranks_of_one_machine_are_reached(void **state)
 	world_close(&world);
 }
 
-/* What a sender or a receiver gone mad may write into a lane's memory, seen from its first slot. */
-enum lie { TOO_MANY_SENT, TOO_FEW_SENT, TOO_LARGE, TOO_MANY_CREDITS, FEWER_CREDITS };
+/* What a sender or a receiver gone mad may write into a lane's memory, seen from the slice in its first slot; see shm.c. */
+enum lie { A_SLICE_AHEAD, A_SLICE_AGAIN, TOO_LARGE, IN_NO_WINDOW, TOO_MANY_CREDITS, FEWER_CREDITS };
 
-static void tell(enum lie lie, uint8_t *slot)
+static void tell(enum lie lie, uint8_t *slice)
 {
-	uint64_t *produced = (uint64_t *)(slot - 4096), *consumed = (uint64_t *)(slot - 4096 + 64);
-	uint32_t *sizes = (uint32_t *)(slot - 4096 + 128);
+	uint64_t *sequence = (uint64_t *)(slice - 64), *consumed = (uint64_t *)(slice - 192);
+	uint32_t *what = (uint32_t *)(slice - 56);
 
 	switch (lie) {
-	case TOO_MANY_SENT:
-		*produced += 5;
+	case A_SLICE_AHEAD:
+		*sequence += 8;
 		break;
-	case TOO_FEW_SENT:
-		*produced -= 1;
+	case A_SLICE_AGAIN:
+		*sequence -= 1;
 		break;
 	case TOO_LARGE:
-		sizes[0] = 101;
-		*produced += 1;
+		*what = 101;
+		*sequence += 4;
+		break;
+	case IN_NO_WINDOW:
+		*what = 100 | DDL__SLICE_LENT;
+		*sequence += 4;
 		break;
 	case TOO_MANY_CREDITS:
-		*consumed += 1;
+		*consumed += 5;
 		break;
 	case FEWER_CREDITS:
 		*consumed -= 1000;
 		break;
 	}
+}
+
+/* A sender looks at its credits when it has used up those that it knows. */
+static void send_all(struct ddl__tx *tx)
+{
+	for (int i = 0; i < 8 && OPS->tx_slot(tx); i++)
+		OPS->tx_send(tx, 100);
 }
 
 static void test_lies_in_shared_memory_are_a_loss(void **state)
@@ -64,12 +77,13 @@ static void test_lies_in_shared_memory_are_a_loss(void **state)
 		"it sent a slice without a credit",
 		"it sent a slice without a credit",
 		"it sent a slice that is larger than its slot",
+		"it sent a slice that lies in no window",
 		"it gave credits for slices that it cannot have",
 		"it gave credits for slices that it cannot have",
 	};
 
-	for (int lie = TOO_MANY_SENT; lie <= FEWER_CREDITS; lie++) {
-		int victim = lie <= TOO_LARGE ? 1 : 0;
+	for (int lie = A_SLICE_AHEAD; lie <= FEWER_CREDITS; lie++) {
+		int victim = lie <= IN_NO_WINDOW ? 1 : 0;
 		struct ddl__lane lane = lane_of(1, 0, 4, 100);
 		struct world world;
 		struct flow flow;
@@ -82,6 +96,8 @@ static void test_lies_in_shared_memory_are_a_loss(void **state)
 		slot = OPS->tx_slot(flow.tx);
 		until(&world, flow_step, &flow); /* back at the first slot */
 		tell((enum lie)lie, slot);
+		if (victim == 0)
+			send_all(flow.tx);
 		assert_null(victim ? OPS->rx_slot(flow.rx, &bytes) : OPS->tx_slot(flow.tx));
 		until(&world, is_lost, &world.rank[victim]);
 		assert_int_equal(world.rank[victim].lost[!victim], -EBADMSG);
@@ -126,7 +142,7 @@ static void test_memory_that_may_shrink_or_is_none_is_refused(void **state)
 		until(&world, flow_step, &flow);
 		stream = link_of(&world, 0, 1)->stream;
 		if (memory != NO_MEMORY)
-			fd = make((enum memory)memory, 4096 + 4 * 128);
+			fd = make((enum memory)memory, 128 + 4 * (64 + 128));
 		assert_int_equal(ddl__stream_put(stream, &frame, &bad, &fd, fd >= 0), 0);
 		assert_int_equal(ddl__stream_write(stream), 0);
 		until(&world, is_lost, &world.rank[1]);
