@@ -22,7 +22,7 @@
 #define JOB_ENV    "SLURM_JOB_NODELIST"
 #define RING_WIDTH 100 /* columns of a ring's line */
 
-enum form { FORM_TREE, FORM_TEXT, FORM_JSON, FORM_DOT, FORM_SVG, FORM_HOSTFILE, FORM_EXPLAIN };
+enum form { FORM_TREE, FORM_TEXT, FORM_JSON, FORM_DOT, FORM_SVG, FORM_HOSTFILE, FORM_EXPLAIN, FORM_TRAFFIC };
 
 struct request {                   /* the command line */
 	enum form form;            /* of the output */
@@ -32,8 +32,9 @@ struct request {                   /* the command line */
 	const char *nodes;         /* host list; NULL: none */
 	const char *tasks;         /* number or list; NULL: not known */
 	struct ddl__options asked; /* --ddl */
-	const char *sizes;         /* of --explain */
-	uint32_t link_Mbps;        /* of --explain; 0 not said */
+	const char *sizes;         /* of --explain and --traffic */
+	const char *algorithm;     /* of --traffic; NULL: what is chosen */
+	uint32_t link_Mbps;        /* for the cost model; 0 not said */
 };
 
 struct shown {                  /* what is shown, and who owns it */
@@ -57,13 +58,15 @@ static const struct ddl__help help[] = {
 	{ "--rank-order", "draw rings in rank order instead of the plan's" },
 	{ "--hostfile", "node names in plan order, one a task, for srun -m arbitrary or mpirun" },
 	{ "--explain", "what each all-reduce algorithm would take, and which is chosen" },
-	{ "--size LIST", "message sizes for --explain: 8,64K or 8-64M (default: 8-256M)" },
-	{ "--link-speed MBITS", "of the nodes' links, for --explain, as ddl info shows it (default: 10000)" },
+	{ "--traffic", "bytes that an all-reduce moves over each link, counted in its schedules" },
+	{ "--algorithm NAME", "for --traffic: ring, multiring:4x8... (default: what is chosen)" },
+	{ "--size LIST", "message sizes for --explain (default: 8-256M) and --traffic (default: 64M): 8,64K or 8-64M" },
+	{ "--link-speed MBITS", "of the nodes' links, for --explain and the choice, as ddl info shows it (default: 10000)" },
 	{ "--help", "this text" },
 	{ NULL, NULL },
 };
 
-enum { TOPOLOGY = 256, NODES, TASKS, DDL, DISTRIBUTION, RANK_ORDER, SIZE, LINK_SPEED };
+enum { TOPOLOGY = 256, NODES, TASKS, DDL, DISTRIBUTION, RANK_ORDER, SIZE, LINK_SPEED, ALGORITHM };
 
 static const struct option long_options[] = {
 	{ "topology", required_argument, NULL, TOPOLOGY },
@@ -78,6 +81,8 @@ static const struct option long_options[] = {
 	{ "hostfile", no_argument, NULL, FORM_HOSTFILE },
 	{ "rank-order", no_argument, NULL, RANK_ORDER },
 	{ "explain", no_argument, NULL, FORM_EXPLAIN },
+	{ "traffic", no_argument, NULL, FORM_TRAFFIC },
+	{ "algorithm", required_argument, NULL, ALGORITHM },
 	{ "size", required_argument, NULL, SIZE },
 	{ "link-speed", required_argument, NULL, LINK_SPEED },
 	{ "help", no_argument, NULL, 'h' },
@@ -113,6 +118,9 @@ static int take_option(struct request *request, int option, struct ddl_error *er
 		rc = ddl__number_parse("link speed", optarg, 1, 100000000, &number, err);
 		request->link_Mbps = (uint32_t)number;
 		return rc;
+	case ALGORITHM:
+		request->algorithm = optarg;
+		return 0;
 	case SIZE:
 		request->sizes = optarg;
 		return 0;
@@ -379,16 +387,20 @@ static int print_text(const struct ddl__plan *plan, struct ddl_error *err)
 	return rc;
 }
 
-static int explain(const struct request *request, const struct ddl__view *view, struct ddl_error *err)
+/* --explain and --traffic. */
+static int count(const struct request *request, const struct ddl__view *view, struct ddl_error *err)
 {
+	const bool explain = request->form == FORM_EXPLAIN;
 	uint64_t *sizes = NULL;
 	size_t n = 0;
-	int rc = ddl__sizes_parse(request->sizes ? request->sizes : "8-256M", &sizes, &n, err);
+	int rc = ddl__sizes_parse(request->sizes ? request->sizes : explain ? "8-256M" : "64M", &sizes, &n, err);
 
 	if (rc == 0 && request->link_Mbps)
 		view->layout->link_Mbps = request->link_Mbps;
-	if (rc == 0)
+	if (rc == 0 && explain)
 		ddl__view_explain(view, sizes, n, stdout);
+	else if (rc == 0)
+		rc = ddl__view_print_traffic(view, request->algorithm, sizes, n, stdout, err);
 	free(sizes);
 	return rc;
 }
@@ -416,7 +428,8 @@ static int show(const struct request *request, const struct ddl__view *view, str
 		print_hostfile(view);
 		break;
 	case FORM_EXPLAIN:
-		return explain(request, view, err);
+	case FORM_TRAFFIC:
+		return count(request, view, err);
 	}
 	return rc < 0 ? ddl__error_memory(err) : 0;
 }

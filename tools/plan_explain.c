@@ -9,20 +9,32 @@
 #include "select.h"
 #include "tools.h"
 
+static const char *const from[] = {
+	[DDL__FROM_DEFAULT] = "default",
+	[DDL__FROM_LINKS] = "links",
+	[DDL__FROM_PLAN] = "plan",
+};
+
 static void print_model(const struct ddl__model *model, FILE *out)
 {
 	fprintf(out, "%u ranks. What the model counts with, by the level at which two ranks meet:\n\n", model->n_ranks);
-	fprintf(out, "%-22s %6s %11s %10s %12s\n", "level", "ranks", "latency us", "link GB/s", "uplink GB/s");
+	fprintf(out, "%-22s %6s %11s %10s %-8s %12s %s\n", "level", "ranks", "latency us", "link GB/s", "from", "uplink GB/s",
+		"from");
 	for (uint32_t l = 0; l < model->n_levels; l++) {
 		const struct ddl__level *level = &model->level[l];
 		char name[32], uplink[16] = "-";
 
 		snprintf(name, sizeof(name), l == 0 ? "0 in a node" : l == 1 ? "1 at a switch" : "%u at switches above", l);
 		if (level->uplink_GBps > 0)
-			snprintf(uplink, sizeof(uplink), "%.2f", level->uplink_GBps);
-		fprintf(out, "%-22s %6u %11.1f %10.2f %12s%s\n", name, level->ranks, level->latency_us, level->bandwidth_GBps,
-			uplink, level->uneven ? "  groups of different size" : "");
+			snprintf(uplink, sizeof(uplink), "%.3f", level->uplink_GBps);
+		fprintf(out, "%-22s %6u %11.1f %10.3f %-8s %12s %-8s%s\n", name, level->ranks, level->latency_us,
+			level->bandwidth_GBps, from[level->bandwidth_from], uplink,
+			level->uplink_GBps > 0 ? from[level->uplink_from] : "", level->uneven ? " groups of different size" : "");
 	}
+	fputs("\nfrom links: what the ranks or --link-speed tell; plan: uplink=, or LinkSpeed in topology.conf; default: nobody "
+	      "knows,\n"
+	      "as of latencies; uplinks then count as narrow as a node's link. What was measured wins over predictions.\n",
+	      out);
 }
 
 static void print_row(const struct ddl__view *view, const struct ddl__model *model, uint64_t bytes, FILE *out)

@@ -12,6 +12,7 @@
 
 #include "layout.h"
 #include "plan.h"
+#include "select.h"
 
 struct ddl__crossings { /* of one link, by all rings that were counted */
 	uint32_t up;    /* from the vertex to its parent */
@@ -67,5 +68,24 @@ int ddl__view_svg(const struct ddl__view *view, bool by_rank, FILE *out);
 /* plan_explain.c: prints the cost model of the view's layout, and for each size (bytes on the wire) what it predicts for every
  * all-reduce algorithm, which is chosen and why. */
 void ddl__view_explain(const struct ddl__view *view, const uint64_t *sizes, size_t n, FILE *out);
+
+struct ddl__traffic {  /* bytes over one link */
+	uint64_t up;   /* from the vertex to its parent */
+	uint64_t down; /* from the parent to the vertex */
+};
+
+/*
+ * plan_traffic.c: counts what an all-reduce of so many bytes of float32 moves over the link of each vertex (traffic: n_vertices of
+ * them). Returns 0; -ENOMEM; -EOPNOTSUPP or -EINVAL (what the builder says of dimensions that do not fit the ranks).
+ */
+int ddl__view_traffic(const struct ddl__view *view, const struct ddl__candidate *candidate, uint64_t bytes,
+		      struct ddl__traffic *traffic);
+
+/*
+ * Prints it for each size. algorithm: a name as DDL_ALGO takes it; NULL: what the plan asks for, else what the cost model chooses.
+ * Returns 0; an error with a sentence.
+ */
+int ddl__view_print_traffic(const struct ddl__view *view, const char *algorithm, const uint64_t *sizes, size_t n, FILE *out,
+			    struct ddl_error *err);
 
 #endif

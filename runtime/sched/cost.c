@@ -140,11 +140,14 @@ static bool joins(const struct ddl__model *model, uint32_t level)
 	return model->level[level].ranks > (level == 0 ? 1 : model->level[level - 1].ranks);
 }
 
-/* The level at which a block of so many neighbours in ring order meets. */
+/*
+ * The level at which blocks of so many neighbours in ring order meet. Where they do not divide the ranks of a vertex, some block lies
+ * across two vertices: then it is a higher one.
+ */
 static uint32_t level_of(const struct ddl__model *model, uint64_t ranks)
 {
 	uint32_t l = 0;
-	while (l + 1 < model->n_levels && model->level[l].ranks < ranks)
+	while (l + 1 < model->n_levels && (model->level[l].ranks < ranks || model->level[l].ranks % ranks))
 		l++;
 	return l;
 }

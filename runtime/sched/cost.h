@@ -17,20 +17,18 @@
 
 /* Where a number of the model comes from. */
 enum ddl__known_from {
-	DDL__FROM_DEFAULT = 0,  /* nobody knows it */
-	DDL__FROM_LINKS = 1,    /* the nodes' network interfaces */
-	DDL__FROM_PLAN = 2,     /* what the plan says of uplinks: LinkSpeed of topology.conf, uplink= */
-	DDL__FROM_MEASURED = 3, /* a measurement */
+	DDL__FROM_DEFAULT = 0, /* nobody knows it */
+	DDL__FROM_LINKS = 1,   /* the nodes' network interfaces */
+	DDL__FROM_PLAN = 2,    /* what the plan says of uplinks: LinkSpeed of topology.conf, uplink= */
 };
 
 struct ddl__level {
 	double latency_us;     /* of one step between two ranks that meet there, with the work of sending and receiving */
 	double bandwidth_GBps; /* of what a rank (level 0) or a node (above) is connected by, each direction */
-	double uplink_GBps;   /* of the link from a switch with `ranks` ranks of the level below up to this one; 0: no bottleneck */
-	double narrow_GBps;   /* of the slowest such link, below however few ranks; 0: as uplink_GBps */
-	uint32_t ranks;       /* most ranks below one vertex of this level */
-	uint32_t uneven;      /* 1: groups of different size meet there, so that a rank is in two rings at once */
-	uint8_t latency_from; /* enum ddl__known_from */
+	double uplink_GBps; /* of the link from a switch with `ranks` ranks of the level below up to this one; 0: no bottleneck */
+	double narrow_GBps; /* of the slowest such link, below however few ranks; 0: as uplink_GBps */
+	uint32_t ranks;     /* most ranks below one vertex of this level */
+	uint32_t uneven;    /* 1: groups of different size meet there, so that a rank is in two rings at once */
 	uint8_t bandwidth_from; /* enum ddl__known_from */
 	uint8_t uplink_from;    /* enum ddl__known_from */
 };

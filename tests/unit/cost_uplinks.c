@@ -94,7 +94,6 @@ static void uplinks_have_the_speed_that_the_plan_tells(void **state)
 			fail_msg("%s: %g and %g GB/s", cases[i].text, level->uplink_GBps, level->narrow_GBps);
 		assert_int_equal(level->uplink_from, cases[i].from);
 		assert_int_equal(level->bandwidth_from, DDL__FROM_LINKS);
-		assert_int_equal(level->latency_from, DDL__FROM_DEFAULT);
 		assert_true(model.level[0].uplink_GBps == 0 && model.level[1].uplink_GBps == 0);
 	}
 }

@@ -141,6 +141,29 @@ assert [u["rank_order_up"] for u in plan["uplinks"]] == [3, 3, 2]'
 	expect_refusal 1 "'x' is not a size" "${plan[@]}" --explain --size 8,x
 }
 
+@test "plan --explain says where each number comes from" {
+	"${plan[@]}" --explain --size 8 >"$BATS_TEST_TMPDIR/out"
+	grep -qE '^1 at a switch +6 +40.0 +1.250 default +-' "$BATS_TEST_TMPDIR/out"
+	grep -qE '^2 at switches above +16 +41.0 +1.250 default +1.250 default' "$BATS_TEST_TMPDIR/out"
+	"${plan[@]}" --explain --size 8 --link-speed 400 --ddl auto,uplink=2:1 >"$BATS_TEST_TMPDIR/out"
+	grep -qE '^1 at a switch +6 +40.0 +0.050 links +-' "$BATS_TEST_TMPDIR/out"
+	grep -qE '^2 at switches above +16 +41.0 +0.050 links +0.075 plan' "$BATS_TEST_TMPDIR/out" # 3 nodes of 50 MB/s by 2
+	"${plan[@]}" --ddl auto,uplink=2:1 | grep -q 'leaf1  3 nodes, 6 tasks, uplink 2:1$'
+	"${plan[@]}" --ddl auto,uplink=2.5:1 --json | grep -q '"oversubscribed": 2.5'
+	expect_refusal 2 "uplink=fast is not possible" "${plan[@]}" --ddl auto,uplink=fast
+}
+
+@test "plan --traffic counts what crosses each link" {
+	run -0 "${plan[@]}" --traffic --size 4M,8 --algorithm ring
+	[ "$(grep -cE '^leaf[123] - spine +7864320 +7864320$' <<<"$output")" = 3 ]
+	[ "$(grep -cE '^n[1-8] - leaf[123] +7864320 +7864320$' <<<"$output")" = 8 ]
+	[ "$(grep -c '^all-reduce of .* by ring' <<<"$output")" = 2 ]
+	"${plan[@]}" --traffic --size 8 | grep -q 'by doubling:'
+	"${plan[@]}" --traffic --size 64M --ddl multiring,dims=4x4 | grep -q 'by multiring:'
+	expect_refusal 1 "multiring:3x3 cannot be built for 16 ranks" "${plan[@]}" --traffic --algorithm multiring:3x3
+	expect_refusal 1 'no algorithm "warp"' "${plan[@]}" --traffic --algorithm warp
+}
+
 @test "a plan in the environment is shown, by rank 0 alone" {
 	text=$("${plan[@]}" --ddl ring,rings=2 --text)
 	[ "$(DDL_PLAN=$text "$ddl" plan --text)" = "$text" ]
