@@ -20,7 +20,8 @@
 #   down [--keep-logs]    stops and removes everything; works after a failed `up` and when there is nothing
 #   env                   prints `export SLURM_CONF=...`: eval it, then srun, sbatch, sinfo ... talk to this cluster
 #   exec NODE CMD...      runs a command on a node (as root, in the current folder)
-#   counters              bytes over each uplink since `up`, both directions: lines `leaf1 up BYTES` and `leaf1 down BYTES`
+#   counters [--hosts]    bytes over each uplink since `up`, both directions: lines `leaf1 up BYTES` and `leaf1 down BYTES`;
+#                         then those over each node's link: `n1 up BYTES` and `n1 down BYTES`
 #   status                sinfo, the nodes' switches, and the limits' statistics
 #   plugstack [LINE...]   replaces the lines of plugstack.conf; takes effect with the next command or step
 #   controller stop|start|pause|continue     slurmctld: ended, started again with its state, frozen, thawed
@@ -449,14 +450,20 @@ exec_on_node() {
 }
 
 counters() {
-	local l
+	local hosts=0
+	[ $# = 0 ] || [ "$*" = --hosts ] || usage
 	need_up
+	if [ $# = 1 ]; then hosts=$nodes; fi
 	# shellcheck disable=SC2016
 	ip netns exec "$prefix-fab" bash -c '
 		for ((l = 1; l <= $1; l++)); do
 			echo "leaf$l up $(cat /sys/class/net/leaf$l-up/statistics/tx_bytes)"
 			echo "leaf$l down $(cat /sys/class/net/leaf$l-down/statistics/tx_bytes)"
-		done' counters "$leaves"
+		done
+		for ((i = 1; i <= $2; i++)); do # up and down as the switch at the other end sees them
+			echo "n$i up $(cat /sys/class/net/p$i/statistics/rx_bytes)"
+			echo "n$i down $(cat /sys/class/net/p$i/statistics/tx_bytes)"
+		done' counters "$leaves" "$hosts"
 }
 
 status() {
@@ -526,7 +533,7 @@ main() {
 	down) down "$@" ;;
 	env) need_up && echo "export SLURM_CONF=$dir/etc/slurm.conf" ;;
 	exec) exec_on_node "$@" ;;
-	counters) counters ;;
+	counters) counters "$@" ;;
 	status) status ;;
 	plugstack) plugstack "$@" ;;
 	controller) controller "$@" ;;
