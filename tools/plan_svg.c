@@ -183,6 +183,16 @@ static void print_count(const struct ddl__draw *draw, const struct ddl__draw_bar
 	print_text(out, count_x(bar), y, many ? "count many" : "count", "%u up, %u down", c->up, c->down);
 }
 
+/* How narrow an uplink is, below its count. */
+static void print_ratio(const struct ddl__draw_bar *bar, double y, const struct ddl__vertex *vertex, FILE *out)
+{
+	char ratio[DDL__RATIO_SIZE];
+
+	if (vertex->oversubscribed)
+		print_text(out, count_x(bar), y, "small", "uplink %s",
+			   ddl__ratio_format(vertex->oversubscribed, ratio, sizeof(ratio)));
+}
+
 /* Of everything, the counts of the uplinks on the right included. */
 static double total_width(const struct ddl__draw *draw)
 {
@@ -210,8 +220,10 @@ static void print_names(const struct ddl__draw *draw, bool by_rank, FILE *out)
 			continue;
 		}
 		print_text(out, bar->left + 9, bar->top + 17, "bar", "%s", v->vertex->name);
-		if (i > 0)
-			print_count(draw, bar, (draw->bars[v->parent].bottom + bar->top) / 2 + 5, c, out);
+		if (i == 0)
+			continue;
+		print_count(draw, bar, (draw->bars[v->parent].bottom + bar->top) / 2 + 5, c, out);
+		print_ratio(bar, (draw->bars[v->parent].bottom + bar->top) / 2 + 21, v->vertex, out);
 	}
 }
 

@@ -149,6 +149,7 @@ assert [u["rank_order_up"] for u in plan["uplinks"]] == [3, 3, 2]'
 	grep -qE '^1 at a switch +6 +40.0 +0.050 links +-' "$BATS_TEST_TMPDIR/out"
 	grep -qE '^2 at switches above +16 +41.0 +0.050 links +0.075 plan' "$BATS_TEST_TMPDIR/out" # 3 nodes of 50 MB/s by 2
 	"${plan[@]}" --ddl auto,uplink=2:1 | grep -q 'leaf1  3 nodes, 6 tasks, uplink 2:1$'
+	[ "$("${plan[@]}" --ddl auto,uplink=2:1 --svg | grep -c '>uplink 2:1<')" = 3 ]
 	"${plan[@]}" --ddl auto,uplink=2.5:1 --json | grep -q '"oversubscribed": 2.5'
 	expect_refusal 2 "uplink=fast is not possible" "${plan[@]}" --ddl auto,uplink=fast
 }
