@@ -2,9 +2,9 @@
 /*
  * many.c - reduce-many by blocks, and copies past the caches.
  *
- * Non-temporal stores spare the read of the line that a store would overwrite, and leave the caches to others. They are good for
- * whole lines only, so that blocks are cut where lines of the first destination begin, and what is less than a line is stored plainly.
- * They are weakly ordered: every call that used them ends with a fence, so that a flag stored later tells the truth.
+ * Non-temporal stores spare the read of the line that a store would overwrite, and leave the caches to others. They pay for whole
+ * lines only. On x86 they are weakly ordered: every call that used them ends with a fence, so that a flag stored later tells the
+ * truth. The cores of arm64 find out by themselves that a stream of lines is written and not read: there the stores are plain ones.
  */
 #include <stdint.h>
 #include <string.h>
@@ -29,18 +29,6 @@ static void fence(void)
 {
 	_mm_sfence();
 }
-#elif defined(__aarch64__)
-static void stream_line(char *dst, const char *src)
-{
-	__asm__ volatile("ldp q0, q1, [%1]\n\tldp q2, q3, [%1, #32]\n\tstnp q0, q1, [%0]\n\tstnp q2, q3, [%0, #32]"
-			 :
-			 : "r"(dst), "r"(src)
-			 : "v0", "v1", "v2", "v3", "memory");
-}
-
-static void fence(void) /* stnp obeys the fences that order other stores */
-{
-}
 #else
 static void stream_line(char *dst, const char *src)
 {
@@ -52,16 +40,15 @@ static void fence(void)
 }
 #endif
 
-/* Bytes from p to the next line, at most bytes. */
-static size_t to_line(const void *p, size_t bytes)
+/* Bytes from p to the next line. */
+static size_t to_line(const void *p)
 {
-	size_t gap = -(uintptr_t)p % LINE;
-	return gap < bytes ? gap : bytes;
+	return -(uintptr_t)p % LINE;
 }
 
 static void stream_copy(char *dst, const char *src, size_t bytes)
 {
-	size_t i = to_line(dst, bytes);
+	size_t i = to_line(dst) < bytes ? to_line(dst) : bytes;
 	memcpy(dst, src, i);
 	for (; i + LINE <= bytes; i += LINE)
 		stream_line(dst + i, src + i);
@@ -78,44 +65,48 @@ void ddl__copy(void *dst, const void *src, size_t bytes, int stream)
 	fence();
 }
 
-static const void *at(const void *base, size_t offset)
+void ddl__many_put(const struct ddl__many *m, const void *results, size_t bytes)
 {
-	return (const char *)base + offset;
-}
-
-/* acc = all sources' elements from offset (in bytes) on, in their order. */
-static void accumulate(const struct ddl__many *loops, void *acc, const void *const *src, size_t n_src, size_t offset, size_t n)
-{
-	if (n_src == 1) {
-		loops->load(acc, at(src[0], offset), n);
-		return;
+	for (size_t j = 0; j < m->n_dst; j++) {
+		char *to = (char *)m->dst[j] + m->offset;
+		if (m->stream)
+			stream_copy(to, results, bytes);
+		else
+			memcpy(to, results, bytes);
 	}
-	loops->first(acc, at(src[0], offset), at(src[1], offset), n);
-	size_t k = 2;
-	for (; k + 2 <= n_src; k += 2)
-		loops->more2(acc, at(src[k], offset), at(src[k + 1], offset), n);
-	if (k < n_src)
-		loops->more(acc, at(src[k], offset), n);
 }
 
-void ddl__many(const struct ddl__many *loops, void *const *dst, size_t n_dst, const void *const *src, size_t n_src, size_t n,
+/* Whether lines of all destinations begin at the same elements. */
+static int lines_agree(void *const *dst, size_t n_dst, size_t type_bytes)
+{
+	for (size_t j = 1; j < n_dst; j++) {
+		if (to_line(dst[j]) != to_line(dst[0]))
+			return 0;
+	}
+	return to_line(dst[0]) % type_bytes == 0;
+}
+
+void ddl__many(const struct ddl__many_call *call, void *const *dst, size_t n_dst, const void *const *src, size_t n_src, size_t n,
 	       int ranks, int stream)
 {
-	_Alignas(LINE) uint64_t acc[DDL__MANY_BLOCK], rounded[DDL__MANY_BLOCK];
-	size_t size = loops->type_bytes;
-	for (size_t i = 0, m; i < n; i += m) {
-		/* the first block ends where lines of the first destination begin */
-		m = i == 0 && stream ? to_line(dst[0], LINE) / size : 0;
-		m = m > 0 ? m : DDL__MANY_BLOCK;
-		m = m < n - i ? m : n - i;
-		accumulate(loops, acc, src, n_src, i * size, m);
-		char *one = (char *)dst[0] + i * size;
-		loops->last(stream ? (void *)rounded : one, acc, m, ranks);
-		for (size_t j = 0; stream && j < n_dst; j++)
-			stream_copy((char *)dst[j] + i * size, (const char *)rounded, m * size);
-		for (size_t j = 1; !stream && j < n_dst; j++)
-			memcpy((char *)dst[j] + i * size, one, m * size);
+	_Alignas(LINE) unsigned char acc[DDL__MANY_BLOCK * sizeof(double)];
+	size_t most = call->free_of_acc && n_src <= DDL__MANY_GROUP ? n : DDL__MANY_BLOCK;
+	int lines = stream && lines_agree(dst, n_dst, call->type_bytes);
+	struct ddl__many m = { .dst = dst, .n_dst = n_dst, .acc = acc };
+	for (size_t i = 0; i < n; i += m.n) {
+		size_t head = i == 0 && lines ? to_line(dst[0]) / call->type_bytes : 0;
+		m.n = head ? head : most;
+		m.n = m.n < n - i ? m.n : n - i;
+		m.offset = i * call->type_bytes;
+		m.stream = lines && !head;
+		for (size_t k = 0; k < n_src; k += m.n_src) {
+			m.src = src + k;
+			m.n_src = n_src - k < DDL__MANY_GROUP ? n_src - k : DDL__MANY_GROUP;
+			m.begin = k == 0;
+			m.ranks = k + m.n_src == n_src ? ranks : 0;
+			call->block(&m);
+		}
 	}
-	if (stream)
+	if (lines)
 		fence();
 }

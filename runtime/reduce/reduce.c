@@ -1,17 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reduce.c - the table of kernel sets, and the names of types and operations.
+ * reduce.c - the table of kernel sets, the choice among them, and the names of types and operations.
  */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "error.h"
 #include "reduce.h"
 
+extern const struct ddl__kernel_set ddl__kernel_set_avx512bf16;
+extern const struct ddl__kernel_set ddl__kernel_set_avx512;
+extern const struct ddl__kernel_set ddl__kernel_set_avx2;
+extern const struct ddl__kernel_set ddl__kernel_set_sve;
+extern const struct ddl__kernel_set ddl__kernel_set_neon;
 extern const struct ddl__kernel_set ddl__kernel_set_generic;
 
-const struct ddl__kernel_set *const ddl__kernel_sets[] = { &ddl__kernel_set_generic, NULL };
+const struct ddl__kernel_set *const ddl__kernel_sets[] = {
+#ifdef DDL_KERNELS_avx512bf16
+	&ddl__kernel_set_avx512bf16,
+#endif
+#ifdef DDL_KERNELS_avx512
+	&ddl__kernel_set_avx512,
+#endif
+#ifdef DDL_KERNELS_avx2
+	&ddl__kernel_set_avx2,
+#endif
+#ifdef DDL_KERNELS_sve
+	&ddl__kernel_set_sve,
+#endif
+#ifdef DDL_KERNELS_neon
+	&ddl__kernel_set_neon,
+#endif
+	&ddl__kernel_set_generic,    NULL,
+};
+
+/* The best set that may be taken, as the environment wants it. */
+static const struct ddl__kernel_set *const *_Atomic best = ddl__kernel_sets;
+
+int ddl__kernels_choose(const char *name, struct ddl_error *err)
+{
+	const struct ddl__kernel_set *const *set = ddl__kernel_sets;
+	char word[64], list[256] = "";
+	if (!name || !*name) {
+		best = ddl__kernel_sets;
+		return 0;
+	}
+	while (*set && strcmp((*set)->name, name) != 0)
+		set++;
+	if (*set && (*set)->usable()) {
+		best = set;
+		return 0;
+	}
+	for (set = ddl__kernel_sets; *set; set++) {
+		size_t length = strlen(list);
+		if ((*set)->usable())
+			snprintf(list + length, sizeof(list) - length, "%s%s", length ? ", " : "", (*set)->name);
+	}
+	return ddl__error_set(err, -EINVAL, "DDL_KERNELS=%s is no kernel set that this CPU has; it has %s",
+			      ddl__error_word(word, sizeof(word), name, strlen(name)), list);
+}
 
 const struct ddl__kernels *ddl__kernels_get(enum ddl_op op, enum ddl_type type, enum ddl_wire wire)
 {
 	enum ddl_op any = op ? op : DDL_SUM;
-	for (const struct ddl__kernel_set *const *set = ddl__kernel_sets; *set; set++) {
+	for (const struct ddl__kernel_set *const *set = best; *set; set++) {
 		const struct ddl__kernels *kernels = (*set)->usable() ? (*set)->get(any, type, wire) : NULL;
 		if (kernels)
 			return kernels;

@@ -4,7 +4,8 @@
  *
  * A kernel set belongs to (operation, type, wire). float16 and bfloat16 are reduced in float32, float32 data on a bfloat16 or
  * float16 wire too. Rounding is to nearest, ties to even, subnormals included; a NaN stays a (quiet) NaN. Buffers may be unaligned
- * to nothing less than their element; dst may equal src, other overlap is not allowed.
+ * to nothing less than their element; dst may equal src, other overlap is not allowed. All sets give the same bits, but for which NaN
+ * a partial result is.
  *
  * Where several ranks compute the same result, its bits must not depend on which operand came from the wire: every operation gives
  * the same bits for either order (-0 is less than +0), but for which of two NaNs is left; so a complete result that is not a number
@@ -48,8 +49,14 @@ struct ddl__kernel_set {
 	const struct ddl__kernels *(*get)(enum ddl_op op, enum ddl_type type, enum ddl_wire wire);
 };
 
-/* All sets, the best first, generic last; ended by NULL. */
+/* All sets, the best first, generic last; ended by NULL. A set may lack combinations: the next usable one's count then. */
 extern const struct ddl__kernel_set *const ddl__kernel_sets[];
+
+/*
+ * Takes no set that stands before `name` (DDL_KERNELS) from now on, in this process; NULL or "": any, as at the beginning.
+ * Returns 0; -EINVAL with a sentence that lists the sets that this CPU has.
+ */
+int ddl__kernels_choose(const char *name, struct ddl_error *err);
 
 /*
  * The kernels for (op, type, wire) of the best usable set. wire is resolved: for float32 one of native, bfloat16 and float16, else

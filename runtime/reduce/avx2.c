@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * avx2.c - the kernels for AVX2 and F16C.
+ */
+#include <cpuid.h>
+#include <immintrin.h>
+
+#define VECTOR_BYTES 32
+#include "vector_x86.h"
+
+static inline f32_v f16_widen(f16_v h)
+{
+	return (f32_v)_mm256_cvtph_ps((__m128i)h);
+}
+
+static inline f16_v f16_round(f32_v x)
+{
+	return (f16_v)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
+}
+
+static inline f32_v bf16_widen(bf16_v h)
+{
+	return (f32_v)((u32_v)_mm256_cvtepu16_epi32((__m128i)h) << 16);
+}
+
+static inline bf16_v bf16_round(f32_v x)
+{
+	__m256i wide = (__m256i)((u32_v)bf16_round_wide(x) >> 16);
+	return (bf16_v)_mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(wide, wide), _MM_SHUFFLE(3, 1, 2, 0)));
+}
+
+#include "plain.h"
+#include "vector.h"
+#include "set.h"
+
+static int usable(void) /* clang 14 does not know "f16c" */
+{
+	unsigned a, b, c = 0, d;
+	return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+extern const struct ddl__kernel_set ddl__kernel_set_avx2;
+const struct ddl__kernel_set ddl__kernel_set_avx2 = {
+	.name = "avx2",
+	.description = "AVX2 and F16C: vectors of 32 bytes",
+	.usable = usable,
+	.get = get,
+};
