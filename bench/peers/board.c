@@ -2,22 +2,25 @@
 /*
  * board.c - the shared file: a counting barrier, and room for every rank's times.
  *
- * Waiting spins where every rank has a core, and yields where it has not: the last one to arrive could not come otherwise. It is not
- * bounded here, since the program as a whole is (alarm).
+ * Waiting spins where every rank has a core for itself, and sleeps where it has not: the last one to arrive could not come otherwise.
+ * Yielding is not enough: the kernel may pick the one that yields again and again. Waiting is not bounded here, since the program as a
+ * whole is (alarm).
  */
 #include <fcntl.h>
-#include <sched.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "board.h"
 
 #define LINE  128 /* bytes: two cache lines, which processors fetch in pairs */
-#define SPINS 200 /* before the first yield */
+#define SPINS 200 /* before it sleeps */
 
 struct shared {
 	_Alignas(LINE) _Atomic unsigned arrived;    /* ranks at the barrier */
@@ -31,10 +34,10 @@ struct board {
 	struct shared *shared;
 	int rank;   /* of this process */
 	int size;   /* number of ranks */
-	int yields; /* ranks share cores */
+	int sleeps; /* ranks share cores, with each other or with threads */
 };
 
-struct board *board_open(const char *path, int rank, int size, int yields)
+struct board *board_open(const char *path, int rank, int size, int sleeps)
 {
 	struct board *board = calloc(1, sizeof(*board));
 	int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -51,7 +54,7 @@ struct board *board_open(const char *path, int rank, int size, int yields)
 	close(fd);
 	board->rank = rank;
 	board->size = size;
-	board->yields = yields;
+	board->sleeps = sleeps;
 	memset(board->shared->samples[rank], 0, sizeof(board->shared->samples[rank])); /* no page fault is timed */
 	return board;
 fail:
@@ -86,11 +89,13 @@ void board_barrier(struct board *board)
 	if (atomic_fetch_add(&s->arrived, 1) + 1 == (unsigned)board->size) {
 		atomic_store_explicit(&s->arrived, 0, memory_order_relaxed);
 		atomic_store(&s->generation, generation + 1);
+		if (board->sleeps)
+			syscall(SYS_futex, &s->generation, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 		return;
 	}
 	for (unsigned n = 0; atomic_load(&s->generation) == generation; n++) {
-		if (board->yields && n >= SPINS)
-			sched_yield();
+		if (board->sleeps && n >= SPINS)
+			syscall(SYS_futex, &s->generation, FUTEX_WAIT, generation, NULL, NULL, 0);
 		else
 			pause_a_moment();
 	}

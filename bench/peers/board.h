@@ -17,7 +17,7 @@
 struct board;
 
 /* Maps the file, which is empty at first. Returns NULL after a sentence on standard error. */
-struct board *board_open(const char *path, int rank, int size, int yields);
+struct board *board_open(const char *path, int rank, int size, int sleeps);
 void board_close(struct board *board);
 
 void board_barrier(struct board *board);                       /* returns when all ranks are here */
