@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keep.c - the files of keep.h: "JOB-DIGEST", written beside and renamed, so that a reader never sees half of one.
+ * keep.c - the files of keep.h: named by a digest of the nodes, written beside and renamed, so that a reader never sees half of one.
  */
 #include "keep.h"
 
@@ -15,8 +15,9 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "plan.h"
 
-enum { OLD_S = 24 * 3600, LOOKED_AT = 1000 };
+enum { OLD_S = 7 * 24 * 3600, LOOKED_AT = 1000 };
 
 /* The folder, made where it is missing. Returns its descriptor; negative: there is none. */
 static int open_folder(void)
@@ -39,25 +40,24 @@ static int open_folder(void)
 	return fd < 0 ? -errno : fd;
 }
 
-/* The job without its step, the tree with its tasks, and what may lead elsewhere over the same nodes. */
-static void name_file(const struct ddl__plan *plan, const char *plan_text, char *name, size_t size)
+/* By the tree with its tasks, and what may lead elsewhere over the same nodes. */
+static void name_file(const char *plan_text, char *name, size_t size)
 {
 	const char *tree = strstr(plan_text, ";tree="), *way[] = { getenv("DDL_NET"), getenv("DDL_TRANSPORTS") };
 	uint64_t digest = ddl__plan_digest(tree ? tree : plan_text, strlen(tree ? tree : plan_text));
 	for (size_t i = 0; i < 2; i++)
 		digest = digest * 31 + (way[i] ? ddl__plan_digest(way[i], strlen(way[i])) : 0);
-	int job = (int)strcspn(plan->job, "./");
-	snprintf(name, size, "%.*s-%016llx", job < 64 ? job : 64, plan->job, (unsigned long long)digest);
+	snprintf(name, size, "measured-%016llx", (unsigned long long)digest);
 }
 
-void ddl__keep_read(const struct ddl__plan *plan, const char *plan_text, char *text, size_t size)
+void ddl__keep_read(const char *plan_text, char *text, size_t size)
 {
 	char name[128];
 	int folder = open_folder();
 	text[0] = '\0';
 	if (folder < 0)
 		return;
-	name_file(plan, plan_text, name, sizeof(name));
+	name_file(plan_text, name, sizeof(name));
 	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	ssize_t got = fd < 0 ? -1 : read(fd, text, size - 1);
 	text[got > 0 ? got : 0] = '\0';
@@ -83,15 +83,15 @@ static void tidy(int folder)
 	closedir(dir);
 }
 
-void ddl__keep_write(const struct ddl__plan *plan, const char *plan_text, const struct ddl__tuning *tuning)
+void ddl__keep_write(const char *plan_text, const struct ddl__tuning *tuning)
 {
 	char name[128], beside[160];
 	int folder = open_folder();
 	if (folder < 0) {
-		ddl__log(DDL__LOG_INFO, "what was measured is not kept for the job's next step: %s", strerror(-folder));
+		ddl__log(DDL__LOG_INFO, "what was measured is not kept for the next job: %s", strerror(-folder));
 		return;
 	}
-	name_file(plan, plan_text, name, sizeof(name));
+	name_file(plan_text, name, sizeof(name));
 	snprintf(beside, sizeof(beside), "%s.%d", name, (int)getpid());
 	int fd = openat(folder, beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
@@ -104,7 +104,7 @@ void ddl__keep_write(const struct ddl__plan *plan, const char *plan_text, const 
 		close(fd);
 	}
 	if (!good || renameat(folder, beside, folder, name)) {
-		ddl__log(DDL__LOG_INFO, "what was measured is not kept for the job's next step: %s", strerror(errno));
+		ddl__log(DDL__LOG_INFO, "what was measured is not kept for the next job: %s", strerror(errno));
 		unlinkat(folder, beside, 0);
 	}
 	tidy(folder);

@@ -2,9 +2,12 @@
 /*
  * measure.c - what all-reduces take here, before the first one is chosen.
  *
- * Sizes go up by eights. At each, candidates run in turns, ROUNDS times, each for about SLOT_US or MAX_STARTS starts; the slowest
- * rank's time counts, and of the rounds the median. What was several times slower than the best is not measured at larger sizes, and
- * what the model puts far behind is not measured at all. Every decision is made of times that all ranks agreed on.
+ * At each of a few sizes candidates run in turns, ROUNDS times, each for about SLOT_US or MAX_STARTS starts; the slowest rank's time
+ * counts, and of the rounds the median. What was several times slower than the best is not measured at larger sizes, and what the
+ * model puts far behind is not measured at all. Every decision is made of times that all ranks agreed on.
+ *
+ * What an earlier job kept for the same nodes is confirmed first: the best two of each size run once. Where one of them takes far
+ * more or less than it did, everything is measured again.
  */
 #include "measure.h"
 
@@ -21,13 +24,15 @@ enum {
 	ROUNDS = 3,
 	SLOT_US = 6000,   /* of a candidate in a round */
 	MAX_STARTS = 30,  /* in a slot */
-	AT_ONCE = 10,     /* candidates of a size */
+	AT_ONCE = 9,      /* candidates of a size */
 	HOPELESS = 6,     /* times the least prediction */
 	SLOW = 3,         /* times the shortest measured at the size before */
 	WIDE_RANKS = 128, /* more do not measure what connects each rank with every other */
 };
 
-static const uint64_t sizes[] = { 1024, 8192, 65536, 524288 };
+#define DRIFT 1.5 /* times what it was: the network, or its use, is another */
+
+static const uint64_t sizes[] = { 1024, 8192, 32768, 131072, 524288 };
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 struct measure {
@@ -87,13 +92,14 @@ static size_t invite(const struct measure *m, size_t size, struct contestant *co
 	double bytes = (double)sizes[size];
 	ddl__model_init(&model, m->comm->layout);
 	size_t n = ddl__candidates(DDL__ALLREDUCE, &model, bytes, candidates), invited = 0;
+	ddl__select(DDL__ALLREDUCE, NULL, &contestants[invited++].candidate, NULL); /* the ring is always among them */
 	for (size_t i = 0; i < n && invited < AT_ONCE; i++) {
 		const struct ddl__candidate *c = &candidates[i];
 		bool wide = c->algorithm->build == ddl__build_direct && m->comm->size > WIDE_RANKS;
 		bool hopeless = ddl__candidate_cost(c, &model, bytes) >
 				HOPELESS * ddl__candidate_cost(&candidates[0], &model, bytes);
-		if (!wide && !hopeless && !was_slow(m, c, size))
-			contestants[invited++] = (struct contestant){ .candidate = *c };
+		if (!wide && !hopeless && !was_slow(m, c, size) && !ddl__candidate_same(c, &contestants[0].candidate))
+			contestants[invited++].candidate = *c;
 	}
 	return invited;
 }
@@ -102,7 +108,7 @@ static int prepare(struct measure *m, struct contestant *c, uint64_t bytes)
 {
 	struct ddl_request_options options = DDL_REQUEST_OPTIONS_INIT;
 	char name[DDL__CANDIDATE_TEXT_SIZE];
-	double us;
+	double us = 0;
 	options.wire = DDL_WIRE_NATIVE;
 	options.algorithm = ddl__candidate_text(&c->candidate, name);
 	int rc = ddl_allreduce_init(m->buffer, m->buffer, bytes / sizeof(float), DDL_FLOAT32, DDL_SUM, m->comm, &options,
@@ -121,60 +127,100 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int measure_size(struct measure *m, size_t size)
+/* Runs them in turns, and sorts each one's times. */
+static int compete(struct measure *m, struct contestant *contestants, size_t n, uint64_t bytes, int rounds)
 {
-	struct contestant contestants[AT_ONCE];
-	size_t n = invite(m, size, contestants);
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < n; i++)
-		rc = prepare(m, &contestants[i], sizes[size]);
-	for (int round = 0; round < ROUNDS; round++)
+		rc = prepare(m, &contestants[i], bytes);
+	for (int round = 0; round < rounds; round++)
 		for (size_t i = 0; rc == 0 && i < n; i++)
 			rc = time_starts(m, contestants[i].request, contestants[i].starts, &contestants[i].us[round]);
 	for (size_t i = 0; i < n; i++) {
-		struct contestant *c = &contestants[i];
-		if (rc == 0) {
-			qsort(c->us, ROUNDS, sizeof(c->us[0]), by_time);
-			ddl__tuning_add(m->tuning, sizes[size], &c->candidate, (uint64_t)(c->us[ROUNDS / 2] * 1000) + 1);
-		}
-		ddl_request_free(c->request);
+		qsort(contestants[i].us, (size_t)rounds, sizeof(contestants[i].us[0]), by_time);
+		ddl_request_free(contestants[i].request);
 	}
 	return rc;
 }
 
-static int measure_all(struct measure *m)
+static int measure_size(struct measure *m, size_t size)
+{
+	struct contestant contestants[AT_ONCE] = { 0 };
+	size_t n = invite(m, size, contestants);
+	int rc = compete(m, contestants, n, sizes[size], ROUNDS);
+	for (size_t i = 0; rc == 0 && i < n; i++)
+		ddl__tuning_add(m->tuning, sizes[size], &contestants[i].candidate,
+				(uint64_t)(contestants[i].us[ROUNDS / 2] * 1000) + 1);
+	return rc;
+}
+
+/* The best two of a size. */
+static size_t best_two(const struct ddl__tuning *tuning, uint64_t bytes, struct contestant *two)
+{
+	size_t n = 0;
+	double ns[2] = { 0 };
+	for (size_t i = 0; i < tuning->n; i++) {
+		const struct ddl__tuned *t = &tuning->at[i];
+		if (t->bytes != bytes || (n == 2 && (double)t->ns >= ns[1]))
+			continue;
+		n += n < 2;
+		size_t at = n == 2 && (double)t->ns >= ns[0] ? 1 : 0;
+		if (at == 0) {
+			ns[1] = ns[0];
+			two[1] = two[0];
+		}
+		ns[at] = (double)t->ns;
+		two[at] = (struct contestant){ .candidate = t->candidate };
+	}
+	return n;
+}
+
+/* Whether what was kept still holds. */
+static int confirm(struct measure *m, bool *holds)
+{
+	int rc = 0;
+	*holds = true;
+	for (size_t s = 0; rc == 0 && *holds && s < N_SIZES; s++) {
+		struct contestant two[2] = { 0 };
+		size_t n = best_two(m->tuning, sizes[s], two);
+		*holds = n > 0;
+		rc = compete(m, two, n, sizes[s], 1);
+		for (size_t i = 0; rc == 0 && i < n; i++) {
+			double was = ddl__tuning_time(m->tuning, &two[i].candidate, sizes[s]) / 1000;
+			*holds = *holds && two[i].us[0] < was * DRIFT && was < two[i].us[0] * DRIFT;
+		}
+	}
+	return rc;
+}
+
+/* Opens what all measuring needs. */
+static int begin(struct measure *m)
 {
 	struct ddl_request_options options = DDL_REQUEST_OPTIONS_INIT;
 	m->buffer = calloc(1, sizes[N_SIZES - 1]);
-	if (!m->buffer)
+	m->tuning = calloc(1, sizeof(*m->tuning));
+	if (!m->buffer || !m->tuning)
 		return ddl__error_memory(m->err);
 	options.algorithm = "doubling";
 	int rc = ddl_barrier_init(m->comm, NULL, &m->barrier, m->err);
 	rc = rc ? rc : ddl_allreduce_init(&m->time, &m->time, 1, DDL_FLOAT64, DDL_MAX, m->comm, &options, &m->agree, m->err);
-	rc = rc ? rc : run(m, m->agree);
-	for (size_t i = 0; rc == 0 && i < N_SIZES; i++)
-		rc = measure_size(m, i);
-	ddl_request_free(m->agree);
-	ddl_request_free(m->barrier);
-	free(m->buffer);
-	return rc;
+	return rc ? rc : run(m, m->agree);
 }
 
-/* Takes over what rank 0 kept of this job. *found: it fits. */
-static int recall(struct ddl_comm *comm, struct ddl__tuning *tuning, bool *found, struct ddl_error *err)
+/* Takes over what rank 0 kept for these nodes. *found: it fits. */
+static int recall(struct measure *m, const struct ddl__model *model, bool *found)
 {
-	struct ddl__model model;
+	struct ddl_comm *comm = m->comm;
 	char *text = calloc(1, DDL__TUNING_TEXT_MAX);
 	if (!text)
-		return ddl__error_memory(err);
+		return ddl__error_memory(m->err);
 	if (comm->rank == 0)
-		ddl__keep_read(comm->plan, comm->plan_text, text, DDL__TUNING_TEXT_MAX);
+		ddl__keep_read(comm->plan_text, text, DDL__TUNING_TEXT_MAX);
 	int rc = ddl_broadcast(text, DDL__TUNING_TEXT_MAX, DDL_UINT8, 0, comm);
 	if (rc < 0)
-		ddl_comm_get_error(comm, err);
-	ddl__model_init(&model, comm->layout);
-	*found = rc == 0 && *text && ddl__tuning_parse(text, strnlen(text, DDL__TUNING_TEXT_MAX), tuning, NULL) == 0 &&
-		 ddl__tuning_fits(tuning, &model);
+		ddl_comm_get_error(comm, m->err);
+	*found = rc == 0 && *text && ddl__tuning_parse(text, strnlen(text, DDL__TUNING_TEXT_MAX), m->tuning, NULL) == 0 &&
+		 ddl__tuning_fits(m->tuning, model);
 	free(text);
 	return rc;
 }
@@ -189,25 +235,29 @@ static bool worthwhile(const struct ddl_comm *comm)
 
 int ddl__measure(struct ddl_comm *comm, struct ddl_error *err)
 {
+	struct measure m = { .comm = comm, .err = err };
+	struct ddl__model model;
+	bool holds = false;
 	if (!worthwhile(comm))
 		return 0;
-	struct ddl__tuning *tuning = calloc(1, sizeof(*tuning));
-	struct ddl__model model;
-	bool found = false;
-	int rc = tuning ? 0 : ddl__error_memory(err);
-	if (rc == 0 && *comm->plan->job)
-		rc = recall(comm, tuning, &found, err);
-	if (rc == 0 && !found) {
-		struct measure m = { .comm = comm, .err = err, .tuning = tuning };
-		ddl__model_init(&model, comm->layout);
-		ddl__tuning_init(tuning, &model);
-		rc = measure_all(&m);
-		if (rc == 0 && comm->rank == 0 && *comm->plan->job)
-			ddl__keep_write(comm->plan, comm->plan_text, tuning);
+	ddl__model_init(&model, comm->layout);
+	int rc = begin(&m);
+	rc = rc ? rc : recall(&m, &model, &holds);
+	if (rc == 0 && holds)
+		rc = confirm(&m, &holds);
+	if (rc == 0 && !holds) {
+		ddl__tuning_init(m.tuning, &model);
+		for (size_t i = 0; rc == 0 && i < N_SIZES; i++)
+			rc = measure_size(&m, i);
+		if (rc == 0 && comm->rank == 0)
+			ddl__keep_write(comm->plan_text, m.tuning);
 	}
+	ddl_request_free(m.agree);
+	ddl_request_free(m.barrier);
+	free(m.buffer);
 	if (rc < 0)
-		free(tuning);
+		free(m.tuning);
 	else
-		comm->tuning = tuning;
+		comm->tuning = m.tuning;
 	return rc;
 }

@@ -10,9 +10,9 @@
 #include <ddl/ddl.h>
 
 /*
- * Measures where that may change a choice: more than one node, no algorithm asked for by name, no tuning file that fits. Within a
- * job the result is kept per set of nodes and ranks, in rank 0's folder $XDG_CACHE_HOME/ddl (or ~/.cache/ddl), so that later steps
- * find it. Collective; all ranks choose by the same times afterwards. Returns 0; -ENOMEM; what aborted the communicator.
+ * Measures where that may change a choice: more than one node, no algorithm asked for by name, no tuning file that fits. The
+ * result is kept per set of nodes and tasks (keep.h); a later job on the same ones confirms it by a few runs, or measures again.
+ * Collective; all ranks choose by the same times afterwards. Returns 0; -ENOMEM; what aborted the communicator.
  */
 int ddl__measure(struct ddl_comm *comm, struct ddl_error *err);
 

@@ -124,7 +124,8 @@ int ddl__select(enum ddl__collective collective, const char *wanted, struct ddl_
 		snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", a->name);
 	}
 	return ddl__error_set(err, -EOPNOTSUPP, "no algorithm \"%s\" for %s: choose from %s, or none to let the library choose",
-			      ddl__error_word(word, sizeof(word), wanted, strlen(wanted)), ddl__collective_name(collective), names);
+			      ddl__error_word(word, sizeof(word), wanted ? wanted : "", length), ddl__collective_name(collective),
+			      names);
 }
 
 char *ddl__candidate_text(const struct ddl__candidate *candidate, char *text)
