@@ -42,7 +42,7 @@ static int open_comm(struct run *run)
 	char rank[16];
 
 	options.transports = o->transports;
-	if (o->algorithm || o->explore || o->collective != DDL__PERF_ALLREDUCE)
+	if (o->algorithm || o->collective != DDL__PERF_ALLREDUCE)
 		options.measure = 0; /* there is nothing to choose */
 	if (o->store) {
 		if (ddl__filestore_open(o->store, o->rank, o->ranks, &run->filestore, &err) < 0)

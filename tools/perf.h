@@ -87,6 +87,8 @@ struct ddl__perf_result {
 	int starts;                               /* how often the row was carried out, warm-up and checks included */
 	char algorithm[DDL__CANDIDATE_TEXT_SIZE]; /* what ran */
 	int rings;                                /* rings that shared the data */
+	double of_best;                           /* exploring: how many times the fastest candidate's time; else 0 */
+	bool chosen;                              /* exploring: what is taken where nothing is asked for by name */
 	uint64_t wire_bytes;                      /* of the row, as they travelled */
 	const char *wire;                         /* spelling of the type that travelled. Static */
 };

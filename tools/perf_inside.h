@@ -33,6 +33,8 @@ size_t ddl__perf_place(const struct ddl__perf *perf, const struct ddl__perf_row 
 /* Requests of a row: one a tensor, two with send/receive, one for a barrier. */
 size_t ddl__perf_requests_of(const struct ddl__perf_options *options, const struct ddl__perf_row *row);
 int ddl__perf_requests_create(struct ddl__perf *perf, const struct ddl__perf_row *row, struct ddl_error *err);
+/* perf_measure.c: what carries a row out, as ddl__call_how() writes it. Collective. */
+int ddl__perf_algorithm(struct ddl__perf *perf, const struct ddl__perf_row *row, char *text, struct ddl_error *err);
 /* Where rank's block of a tensor of count elements begins; *n elements. */
 uint64_t ddl__perf_block(const struct ddl__perf *perf, uint64_t count, int rank, uint64_t *n);
 

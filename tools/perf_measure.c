@@ -253,6 +253,16 @@ static int measure(struct ddl__perf *perf, const struct ddl__perf_row *row, stru
 	return rc;
 }
 
+int ddl__perf_algorithm(struct ddl__perf *perf, const struct ddl__perf_row *row, char *text, struct ddl_error *err)
+{
+	int rc = ddl__perf_requests_create(perf, row, err);
+
+	if (rc == 0)
+		ddl__call_how(&perf->requests[0]->call, text);
+	free_requests(perf);
+	return rc;
+}
+
 int ddl__perf_measure(struct ddl__perf *perf, const struct ddl__perf_row *row, struct ddl__perf_result *result,
 		      struct ddl_error *err)
 {

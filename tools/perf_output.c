@@ -78,7 +78,7 @@ static void begin_table(const struct ddl__perf_output *output)
 	printf(", %d rank%s on %zu node%s, %d iterations\n\n", output->n_ranks, output->n_ranks == 1 ? "" : "s", output->n_nodes,
 	       output->n_nodes == 1 ? "" : "s", o->iterations);
 	printf("%10s  %7s  %4s  %-13s  %5s  %11s  %11s  %11s  %8s  %8s  %s\n", "size", "tensors", "wire", "algorithm", "rings",
-	       "median us", "min us", "p99 us", "alg GB/s", "bus GB/s", "correct");
+	       "median us", "min us", "p99 us", "alg GB/s", "bus GB/s", o->explore ? "of best  correct" : "correct");
 }
 
 void ddl__perf_output_begin(struct ddl__perf_output *output)
@@ -101,12 +101,15 @@ static const char *word(int correct, const char *yes, const char *no, const char
 static void print_table_row(const struct ddl__perf_output *output, const struct ddl__perf_row *row,
 			    const struct ddl__perf_result *result, double algbw, double busbw)
 {
-	char size[32];
+	char size[32], of_best[32] = "";
 
 	ddl__bytes_format(row->bytes, size, sizeof(size));
-	printf("%10s  %7zu  %4s  %-13s  %5d  %11.1f  %11.1f  %11.1f  %8.3f  %8.3f  %s%s\n", is_barrier(output) ? "-" : size,
+	if (output->options->explore)
+		snprintf(of_best, sizeof(of_best), "%7.2f  ", result->of_best);
+	printf("%10s  %7zu  %4s  %-13s  %5d  %11.1f  %11.1f  %11.1f  %8.3f  %8.3f  %s%s%s%s\n", is_barrier(output) ? "-" : size,
 	       row->alike, result->wire, result->algorithm, result->rings, result->median_us, result->min_us, result->p99_us, algbw,
-	       busbw, word(result->correct, "yes", "NO", "-"), row->whole ? "  all at once" : "");
+	       busbw, of_best, word(result->correct, "yes", "NO", "-"), row->whole ? "  all at once" : "",
+	       result->chosen ? "  the choice" : "");
 }
 
 static void print_json_row(const struct ddl__perf_output *output, const struct ddl__perf_row *row,
@@ -119,6 +122,10 @@ static void print_json_row(const struct ddl__perf_output *output, const struct d
 				   result->min_us, "p99_us", result->p99_us, "algbw_GBps", algbw, "busbw_GBps", busbw, "correct",
 				   "starts", result->starts, "total", row->whole);
 
+	if (object && output->options->explore) {
+		json_object_set_new(object, "of_best", json_real(result->of_best));
+		json_object_set_new(object, "chosen", json_boolean(result->chosen));
+	}
 	if (object && result->correct >= 0)
 		json_object_set_new(object, "correct", json_boolean(result->correct));
 	if (!object || json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) < 0)

@@ -235,7 +235,12 @@ assert [u["rank_order_up"] for u in plan["uplinks"]] == [3, 3, 2]'
 	ranks 3 allreduce --sizes 8,64K --iters 2 --warmup 1 --check --csv --explore "$BATS_TEST_TMPDIR/tuning"
 	cat "$BATS_TEST_TMPDIR/out.0" "$BATS_TEST_TMPDIR/tuning"
 	for algorithm in ring multiring doubling halving tree direct knomial; do grep -q ",$algorithm," "$BATS_TEST_TMPDIR/out.0"; done
-	[ "$(grep -c ^allreduce "$BATS_TEST_TMPDIR/tuning")" = 2 ]
+	[ "$(grep -c ^allreduce "$BATS_TEST_TMPDIR/tuning")" = "$(grep -c ^allreduce, "$BATS_TEST_TMPDIR/out.0")" ]
+	ranks 4 allreduce --sizes 64K --iters 1 --json --explore "$BATS_TEST_TMPDIR/split"
+	grep -q ' multiring:2x2 ' "$BATS_TEST_TMPDIR/split"
+	[ "$(grep -c '"chosen":true' "$BATS_TEST_TMPDIR/out.0")" = 1 ]
+	DDL_ALGO=multiring:2x2 ranks 4 allreduce --sizes 64K --iters 1 --csv --check
+	grep -q ,multiring:2x2,.*,true, "$BATS_TEST_TMPDIR/out.0"
 	printf '# ddl tuning 1\nranks 3 3\nallreduce 8 tree 1\n' >"$BATS_TEST_TMPDIR/tree"
 	DDL_TUNE=$BATS_TEST_TMPDIR/tree ranks 3 allreduce --sizes 64K --iters 1 --csv
 	grep -q ,tree, "$BATS_TEST_TMPDIR/out.0"
