@@ -51,6 +51,7 @@ struct ddl__perf_options {
 	enum ddl__perf_format format;         /* of the output */
 	bool check;                           /* results are compared with a reference */
 	bool in_place;                        /* input and result share memory */
+	bool mem;                             /* buffers from ddl_mem_alloc(); else from malloc() */
 	bool progress;                        /* progress line */
 	bool total_only;                      /* with tensors: only the row of all of them */
 	int root;                             /* of collectives that have one */

@@ -20,10 +20,41 @@
 #define ALIGNMENT  4096                /* of buffers */
 #define FULL_CHECK (UINT64_C(1) << 22) /* inputs that every rank looks at without sharing the work */
 
+/* The two areas of that many bytes, as the user wants them. */
+static int allocate_areas(struct ddl__perf *perf, size_t bytes, struct ddl_error *err)
+{
+	void *send = NULL, *recv = NULL;
+	int rc = 0;
+
+	if (perf->setting.options->mem) {
+		rc = ddl_mem_alloc(perf->setting.comm, bytes, &send, err);
+		if (rc == 0)
+			rc = ddl_mem_alloc(perf->setting.comm, bytes, &recv, err);
+	} else {
+		send = aligned_alloc(ALIGNMENT, bytes);
+		recv = aligned_alloc(ALIGNMENT, bytes);
+	}
+	perf->send = send;
+	perf->recv = recv;
+	if (rc == 0 && (!send || !recv))
+		rc = ddl__error_set(err, -ENOMEM, "no memory for two buffers of %zu bytes on rank %d; measure smaller sizes", bytes,
+				    perf->rank);
+	return rc;
+}
+
+static void free_area(const struct ddl__perf *perf, void *area)
+{
+	if (perf->setting.options->mem)
+		ddl_mem_free(perf->setting.comm, area);
+	else
+		free(area);
+}
+
 static int allocate(struct ddl__perf *perf, struct ddl_error *err)
 {
 	const struct ddl__perf_setting *s = &perf->setting;
 	size_t bytes = 0, n = 1;
+	int rc;
 
 	for (size_t i = 0; i < s->n_rows; i++) {
 		const size_t requests = ddl__perf_requests_of(s->options, &s->rows[i]);
@@ -33,16 +64,16 @@ static int allocate(struct ddl__perf *perf, struct ddl_error *err)
 		n = requests > n ? requests : n;
 	}
 	bytes += ALIGNMENT - bytes % ALIGNMENT;
-	perf->send = aligned_alloc(ALIGNMENT, bytes);
-	perf->recv = aligned_alloc(ALIGNMENT, bytes);
+	rc = allocate_areas(perf, bytes, err);
+	if (rc < 0)
+		return rc;
 	perf->offsets = calloc(n, sizeof(*perf->offsets));
 	perf->requests = calloc(n, sizeof(struct ddl_request *));
 	perf->counts = calloc((size_t)perf->n_ranks, sizeof(*perf->counts));
 	perf->back = calloc((size_t)perf->n_ranks, sizeof(*perf->back));
 	perf->times_us = calloc((size_t)s->options->iterations, sizeof(*perf->times_us));
-	if (!perf->send || !perf->recv || !perf->offsets || !perf->requests || !perf->counts || !perf->back || !perf->times_us)
-		return ddl__error_set(err, -ENOMEM, "no memory for two buffers of %zu bytes on rank %d; measure smaller sizes",
-				      bytes, perf->rank);
+	if (!perf->offsets || !perf->requests || !perf->counts || !perf->back || !perf->times_us)
+		return ddl__error_memory(err);
 	memset(perf->send, 0, bytes); /* no page fault is timed */
 	memset(perf->recv, 0, bytes);
 	return 0;
@@ -88,8 +119,8 @@ void ddl__perf_destroy(struct ddl__perf *perf)
 	free(perf->counts);
 	free(perf->back);
 	free(perf->times_us);
-	free(perf->send);
-	free(perf->recv);
+	free_area(perf, perf->send);
+	free_area(perf, perf->recv);
 	free(perf);
 }
 

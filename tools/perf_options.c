@@ -60,6 +60,7 @@ static const struct ddl__help help[] = {
 	{ "--wire WIRE", "type in which f32 travels: auto (default: as planned), native, bf16, f16" },
 	{ "--root RANK", "of broadcast, reduce, gather and scatter (default 0)" },
 	{ "--in-place", "input and result within one buffer" },
+	{ "--buffers KIND", "malloc (default), or ddl_mem: from ddl_mem_alloc(), which a node's ranks share" },
 	{ "--algorithm NAME", "as `ddl info` lists them (default: chosen)" },
 	{ "--explore FILE", "measure every all-reduce algorithm and write the fastest of each size, for DDL_TUNE" },
 	{ "--rings N", "rings that share the data, 1 ... 64 (default: as planned)" },
@@ -86,6 +87,7 @@ enum {
 	WIRE,
 	ROOT,
 	IN_PLACE,
+	BUFFERS,
 	ALGORITHM,
 	EXPLORE,
 	RINGS,
@@ -111,6 +113,7 @@ static const struct option long_options[] = {
 	{ "wire", required_argument, NULL, WIRE },
 	{ "root", required_argument, NULL, ROOT },
 	{ "in-place", no_argument, NULL, IN_PLACE },
+	{ "buffers", required_argument, NULL, BUFFERS },
 	{ "algorithm", required_argument, NULL, ALGORITHM },
 	{ "explore", required_argument, NULL, EXPLORE },
 	{ "rings", required_argument, NULL, RINGS },
@@ -127,6 +130,14 @@ static const struct option long_options[] = {
 	{ "ranks", required_argument, NULL, RANKS },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
+};
+
+enum { MALLOC = 1, MEM = 2 }; /* kinds of buffers */
+
+static const struct ddl__choice buffers[] = {
+	{ MALLOC, "malloc", "memory of the process alone" },
+	{ MEM, "ddl_mem", "memory from ddl_mem_alloc()" },
+	{ 0, NULL, NULL },
 };
 
 struct parse {                             /* what the options name before it can be looked up */
@@ -176,6 +187,10 @@ static int take_value(struct parse *parse, int option)
 	case WIRE:
 		rc = take_choice(parse, "wire type", ddl__wires, &id);
 		o->wire = (enum ddl_wire)id;
+		break;
+	case BUFFERS:
+		rc = take_choice(parse, "kind of buffers", buffers, &id);
+		o->mem = id == MEM;
 		break;
 	case ROOT:
 		rc = take_number(parse, "root", 0, INT32_MAX, &o->root);

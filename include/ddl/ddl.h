@@ -101,12 +101,12 @@ struct ddl_comm_options {
 	const char *interfaces;        /* comma-separated interface names for tcp; NULL: DDL_NET, else by rule */
 	int timeout_ms;                /* deadline of every call that waits for peers; 0: DDL_TIMEOUT (seconds), else 600 s */
 	int progress_threads;          /* 0 or 1 service thread; -1: DDL_PROGRESS, else what the plan says, else 0 */
-	int measure;                   /* 1: where all-reduces are chosen by time, measure them first; 0: go by the model and DDL_TUNE;
+	int measure; /* 1: where all-reduces are chosen by time, measure them first; 0: go by the model and DDL_TUNE;
 					* -1: DDL_MEASURE, else 1 */
 };
 #define DDL_COMM_OPTIONS_INIT                                                                                                      \
 	{                                                                                                                          \
-		sizeof(struct ddl_comm_options), NULL, NULL, NULL, NULL, 0, -1, -1                                                    \
+		sizeof(struct ddl_comm_options), NULL, NULL, NULL, NULL, 0, -1, -1                                                 \
 	}
 
 /* How a request is made. Fill with DDL_REQUEST_OPTIONS_INIT, then change what you need. Must be the same on every rank. */
@@ -215,6 +215,26 @@ int ddl_comm_order(const struct ddl_comm *comm, int ring, int *order);
 
 /* ddl_comm_node_name - name of the node of a rank, as the plan knows it; NULL for a rank out of range. Owned by comm. */
 const char *ddl_comm_node_name(const struct ddl_comm *comm, int rank);
+
+/*
+ * ddl_mem_alloc - memory that the processes of a node reduce in place: requests whose buffers lie in it need no copies between
+ * ranks of one node that share memory. It may be used as any other memory, and by requests of any kind; which ranks have their
+ * buffers in such memory changes no result.
+ *
+ * comm     the memory belongs to it: other communicators treat it as any memory. It ends with ddl_mem_free() or ddl_comm_destroy()
+ * bytes    any number; 0: a page
+ * memory   written on success: page-aligned, zeroed, all pages there; freed with ddl_mem_free()
+ * Each rank makes the call by itself, as often as it likes; it does not wait for other ranks. A buffer may begin anywhere inside.
+ * Before the first start of a request on it the peers may not have mapped it yet: then that start copies.
+ * Returns 0; -EINVAL; -ENOMEM; or the error that aborted the communicator.
+ */
+int ddl_mem_alloc(struct ddl_comm *comm, size_t bytes, void **memory, struct ddl_error *err);
+
+/*
+ * ddl_mem_free - gives memory of ddl_mem_alloc() back. NULL does nothing. Not collective.
+ * Returns 0; -EINVAL (not such memory of comm); -EBUSY (a request that was not freed uses it); the sentence is logged.
+ */
+int ddl_mem_free(struct ddl_comm *comm, void *memory);
 
 /*
  * ddl_allreduce_init - a persistent all-reduce: recv[i] = op over all ranks r of send_r[i], i < count.

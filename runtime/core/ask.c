@@ -213,9 +213,7 @@ int ddl__ask_init(struct ddl_comm *comm, struct ddl__ask *ask, const struct ddl_
 	rc = rc ? rc : ddl__ask_check(comm, ask, err);
 	rc = rc ? rc : complete_call(comm, options, &ask->args.call, &candidate, err);
 	rc = rc ? rc : ddl__request_create(comm, &candidate, &ask->args, request, err);
-	if (rc == 0) {
-		(*request)->send = ask->send;
-		(*request)->recv = ask->recv;
-	}
+	if (rc == 0)
+		ddl__request_lay(*request, ask->send, ask->recv);
 	return rc;
 }

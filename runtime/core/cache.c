@@ -67,6 +67,8 @@ static int run_cached(struct ddl_comm *comm, struct ddl__ask *ask, struct ddl__c
 			ddl__request_destroy(cached->request);
 		cached->request = NULL;
 		rc = ddl__ask_init(comm, ask, NULL, &cached->request, &err);
+		if (rc == 0)
+			ddl__request_keep(cached->request);
 	}
 	if (rc < 0)
 		return fail(comm, rc, &err);

@@ -21,6 +21,7 @@
 #include "exchange.h"
 #include "log.h"
 #include "measure.h"
+#include "mem.h"
 #include "settings.h"
 #include "trace.h"
 
@@ -391,6 +392,7 @@ void ddl_comm_destroy(struct ddl_comm *comm)
 	free(comm->plan_text);
 	free(comm->tuning);
 	free(comm->via);
+	ddl__mem_fini(comm);
 	ddl__engine_fini(comm);
 	ddl__origin_destroy(comm->origin);
 	free(comm);

@@ -57,6 +57,16 @@ bool ddl__channel_find(const struct ddl_comm *comm, int peer, const struct ddl__
 	return true;
 }
 
+bool ddl__channels_any(const struct ddl_comm *comm, bool (*is)(const struct ddl_request *request, const void *context),
+		       const void *context)
+{
+	for (const struct ddl__channel *c = comm->channels; c; c = c->next)
+		for (const struct ddl_request *r = c->live; r; r = r->channel_next)
+			if (is(r, context))
+				return true;
+	return false;
+}
+
 void ddl__channels_clear(struct ddl_comm *comm)
 {
 	for (struct ddl__channel *c = comm->channels; c; c = c->next)

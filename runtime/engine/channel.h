@@ -49,6 +49,10 @@ void ddl__channel_leave(struct ddl_request *request);
  */
 bool ddl__channel_find(const struct ddl_comm *comm, int peer, const struct ddl__lane *lane, const struct ddl_request **request);
 
+/* Whether is() says so of any request of the channels. The engine's lock is held. */
+bool ddl__channels_any(const struct ddl_comm *comm, bool (*is)(const struct ddl_request *request, const void *context),
+		       const void *context);
+
 /* Frees the requests of all channels. */
 void ddl__channels_clear(struct ddl_comm *comm);
 

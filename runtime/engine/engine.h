@@ -39,6 +39,11 @@ struct ddl__lane_state {
 
 struct ddl__channel; /* channel.h */
 
+struct ddl__shared {                      /* where a buffer lies in memory that the node's other processes can map */
+	const struct ddl__window *window; /* NULL: in none */
+	size_t at;                        /* bytes into it */
+};
+
 struct ddl__request_args { /* what a request is made by; pointers are borrowed while it is made */
 	struct ddl__call call;
 	const size_t *counts;      /* see struct ddl__build */
@@ -56,6 +61,12 @@ struct ddl_request {
 	struct ddl__call call;              /* compared with the peers' */
 	const void *send;                   /* user's, borrowed */
 	void *recv;                         /* user's, borrowed */
+	size_t send_bytes, recv_bytes;      /* of these */
+	bool kept;                          /* for the blocking calls, which change send and recv */
+	bool shares;                        /* its steps may lend and place slices */
+	struct ddl__shared send_in;         /* where send lies in this start */
+	struct ddl__shared recv_in;         /* where recv lies in this start */
+	uint64_t starts;                    /* so far; as many on every rank that takes part, when it comes to the same start */
 	void *scratch;                      /* owned; NULL: none */
 	const struct ddl__kernels *kernels; /* static */
 	struct ddl__schedule *schedule;     /* owned */
@@ -114,6 +125,9 @@ struct ddl_comm {
 	struct ddl_error error; /* the first failure; constant once failed is set */
 	bool relayed;           /* `error` came from a peer */
 	bool abort_told;        /* the peers know */
+
+	struct ddl__window *windows; /* of ddl_mem_alloc(); owned */
+	uint32_t n_windows;          /* ever made */
 
 	pthread_mutex_t queue_lock;
 	struct ddl_request *queue; /* started, not picked up; newest first */
@@ -183,7 +197,13 @@ void ddl__request_destroy(struct ddl_request *request);
 /* The call as a request and its peer must both describe it. */
 struct ddl__call ddl__request_call(const struct ddl_request *request, int peer);
 
-/* Puts every lane at its first step. The lock is held. */
+/* Gives a new request its buffers, and shows the peers the memory that they lie in, where they can map it. Takes the lock. */
+void ddl__request_lay(struct ddl_request *request, const void *send, void *recv);
+
+/* From now on the buffers may be others in each start. Takes the lock. */
+void ddl__request_keep(struct ddl_request *request);
+
+/* Puts every lane at its first step, and grants what may be placed. The lock is held. */
 void ddl__request_rewind(struct ddl_request *request);
 
 /* Runs what can run; returns whether anything moved. Sets lanes_left. The lock is held. */

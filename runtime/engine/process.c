@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "engine.h"
+#include "mem.h"
 
 static struct {
 	pthread_once_t once;
@@ -49,6 +50,7 @@ static void after_fork_in_child(void)
 		for (size_t t = 0; t < c->n_transports; t++)
 			if (c->transports[t]->ops->forked)
 				c->transports[t]->ops->forked(c->transports[t]);
+		ddl__mem_forked(c);
 		close(c->epoll_fd);
 		close(c->wake_fd);
 		c->error = (struct ddl_error){ -EOPNOTSUPP, "a communicator is of no use in a child of the process that made it: "

@@ -12,6 +12,9 @@
 #include "engine.h"
 #include "error.h"
 #include "shape.h"
+#include "share.h"
+
+enum { STREAM_BYTES_MIN = 4 * 1024 * 1024 }; /* results from this size on do not stay in the caches anyway */
 
 uint64_t ddl__now_ns(void)
 {
@@ -249,6 +252,7 @@ int ddl__request_create(struct ddl_comm *comm, const struct ddl__candidate *cand
 		return ddl__error_set(err, rc, "the schedule for %s could not be built: %s", candidate->algorithm->name,
 				      strerror(-rc));
 	}
+	ddl__share_init(r, &build);
 	rc = allocate(r, err);
 	if (rc == 0 && digest_pairs(r, args) < 0)
 		rc = ddl__error_set(err, -ENOMEM, "out of memory for a request");
@@ -268,6 +272,22 @@ int ddl__request_create(struct ddl_comm *comm, const struct ddl__candidate *cand
 	ddl__engine_poke(comm);
 	*request = r;
 	return 0;
+}
+
+void ddl__request_lay(struct ddl_request *request, const void *send, void *recv)
+{
+	pthread_mutex_lock(&request->comm->lock);
+	request->send = send;
+	request->recv = recv;
+	ddl__share_start(request);
+	pthread_mutex_unlock(&request->comm->lock);
+}
+
+void ddl__request_keep(struct ddl_request *request)
+{
+	pthread_mutex_lock(&request->comm->lock);
+	request->kept = true;
+	pthread_mutex_unlock(&request->comm->lock);
 }
 
 void ddl__request_destroy(struct ddl_request *request)
@@ -295,6 +315,8 @@ void ddl__request_rewind(struct ddl_request *request)
 		request->lanes[l].done = false;
 	}
 	request->lanes_left = request->schedule->n_lanes;
+	request->starts++;
+	ddl__share_start(request);
 }
 
 static char *place(const struct ddl_request *r, uint8_t buffer, uint64_t element)
@@ -343,6 +365,83 @@ static void compute(const struct ddl_request *r, const struct ddl__step *step, u
 	}
 }
 
+/* The same where elements travel as they are: nothing is copied onto itself, and long results go past the caches. */
+static void compute_native(const struct ddl_request *r, const struct ddl__step *step, uint64_t offset, size_t n, const void *in,
+			   void *out, bool placed)
+{
+	const size_t bytes = n * r->kernels->type_bytes;
+	const void *src = place(r, step->src_buffer, step->src + offset);
+	void *dst = place(r, step->dst_buffer, step->dst + offset);
+	const int stream = r->recv_bytes >= STREAM_BYTES_MIN;
+	if (n == 0)
+		return;
+	switch ((enum ddl__step_kind)step->kind) {
+	case DDL__SEND:
+		ddl__copy(out, src, bytes, stream && placed);
+		break;
+	case DDL__SEND_STORE:
+		ddl__copy(out, src, bytes, stream && placed);
+		if (dst != src)
+			ddl__copy(dst, src, bytes, stream);
+		break;
+	case DDL__RECV:
+		if (dst != in)
+			ddl__copy(dst, in, bytes, stream && step->dst_buffer == DDL__OUTPUT);
+		break;
+	case DDL__RECV_STORE_SEND:
+		ddl__copy(out, in, bytes, stream && placed);
+		if (dst != in)
+			ddl__copy(dst, in, bytes, stream && step->dst_buffer == DDL__OUTPUT);
+		break;
+	case DDL__RECV_REDUCE_STORE_SEND:
+		if (stream && placed) {
+			void *const both[] = { dst, out };
+			const void *const sources[] = { in, src };
+			r->kernels->reduce_many(both, 2, sources, 2, n, step->final ? r->comm->size : 1, 1);
+			break;
+		}
+		compute(r, step, offset, n, in, out);
+		break;
+	default:
+		compute(r, step, offset, n, in, out);
+	}
+}
+
+/* Sends a slice without a copy, if it is of a kind that only sends. *done: it was. */
+static bool lend(struct ddl_request *r, const struct ddl__lane_state *lane, const struct ddl__step *step, uint64_t offset, size_t n)
+{
+	const size_t bytes = n * r->kernels->wire_bytes;
+	const void *src;
+	void *dst;
+	if (step->kind != DDL__SEND && step->kind != DDL__SEND_STORE)
+		return false;
+	if (!ddl__share_lend(r, lane, step, offset, bytes))
+		return false;
+	src = place(r, step->src_buffer, step->src + offset);
+	dst = place(r, step->dst_buffer, step->dst + offset);
+	if (step->kind == DDL__SEND_STORE && dst != src)
+		memcpy(dst, src, bytes);
+	return true;
+}
+
+static void next_slice(const struct ddl_request *r, struct ddl__lane_state *lane, const struct ddl__step *step)
+{
+	if (++lane->slice < ddl__step_slices(step, r->schedule->slice_elements))
+		return;
+	lane->slice = 0;
+	lane->step++;
+}
+
+static void fail_length(struct ddl_request *r, uint32_t index, size_t landed, size_t bytes)
+{
+	const struct ddl__lane_state *lane = &r->lanes[index];
+	ddl__engine_fail(r->comm, -EBADMSG,
+			 "rank %d on node %s sent %zu bytes where %zu were expected (request %u, lane %u, step %u): the ranks run "
+			 "different versions or memory is damaged",
+			 lane->steps->recv_peer, ddl_comm_node_name(r->comm, lane->steps->recv_peer), landed, bytes,
+			 DDL__REQUEST_NUMBER(r->id), index, lane->step);
+}
+
 /* Runs one slice of a lane. Returns whether it moved. */
 static bool run_slice(struct ddl_request *r, uint32_t index)
 {
@@ -351,31 +450,38 @@ static bool run_slice(struct ddl_request *r, uint32_t index)
 	const void *in = NULL;
 	void *out = NULL;
 	size_t landed = 0;
+	bool placed = false;
 	if (waits_for_lane(r, step))
 		return false;
 	if (ddl__step_receives(step->kind) && !(in = lane->rx_ops->rx_slot(lane->rx, &landed)))
 		return false;
-	if (ddl__step_sends(step->kind) && !(out = lane->tx_ops->tx_slot(lane->tx)))
-		return false;
 	uint64_t slice = r->schedule->slice_elements, offset = lane->slice * slice;
 	size_t n = step->count - offset < slice ? step->count - offset : slice, bytes = n * r->kernels->wire_bytes;
+	if (ddl__step_sends(step->kind)) {
+		out = ddl__share_place(r, lane, step, offset, bytes);
+		placed = out != NULL;
+		if (!out && lend(r, lane, step, offset, n)) {
+			next_slice(r, lane, step);
+			return true;
+		}
+		if (!out && !(out = lane->tx_ops->tx_slot(lane->tx)))
+			return false;
+	}
 	if (in && landed != bytes) {
-		ddl__engine_fail(r->comm, -EBADMSG,
-				 "rank %d on node %s sent %zu bytes where %zu were expected (request %u, lane %u, step %u): the "
-				 "ranks run different versions or memory is damaged",
-				 lane->steps->recv_peer, ddl_comm_node_name(r->comm, lane->steps->recv_peer), landed, bytes,
-				 DDL__REQUEST_NUMBER(r->id), index, lane->step);
+		fail_length(r, index, landed, bytes);
 		return false;
 	}
-	compute(r, step, offset, n, in, out);
-	if (out)
+	if (r->call.wire == DDL_WIRE_NATIVE)
+		compute_native(r, step, offset, n, in, out, placed);
+	else
+		compute(r, step, offset, n, in, out);
+	if (placed)
+		lane->tx_ops->tx_placed(lane->tx, bytes);
+	else if (out)
 		lane->tx_ops->tx_send(lane->tx, bytes);
 	if (in)
 		lane->rx_ops->rx_release(lane->rx);
-	if (++lane->slice == ddl__step_slices(step, slice)) {
-		lane->slice = 0;
-		lane->step++;
-	}
+	next_slice(r, lane, step);
 	return true;
 }
 

@@ -75,6 +75,9 @@ static void add(struct maker *m, int role, uint64_t distance, uint64_t piece)
 	struct ddl__step *step = ddl__schedule_add(lane, keeps ? DDL__SEND_STORE : roles[role].kind,
 						   input ? DDL__INPUT : DDL__OUTPUT, begin, DDL__OUTPUT, begin, count);
 	step->final = role == REDUCE && distance == m->n - 1;
+	/* A result comes from who has read all contributions to it, and is not touched again. */
+	step->lend = role == SEND || role == GIVE;
+	step->place = role == GIVE;
 }
 
 static void wait_for(struct maker *m, int role, uint64_t distance, uint64_t piece, int role_before, uint64_t distance_before)

@@ -61,6 +61,9 @@ static void add_piece(struct ddl__steps *lane, uint64_t begin, uint64_t count, u
 			continue; /* empty on every rank alike */
 		struct ddl__step *step = ddl__schedule_add(lane, kind, DDL__INPUT, begin + at, DDL__OUTPUT, begin + at, m);
 		step->final = kind == DDL__RECV_REDUCE_STORE_SEND;
+		/* A chunk comes back complete only after the successor has read it; then nobody needs what was there before. */
+		step->lend = k == 0;
+		step->place = k >= n - 1 && k < 2 * (n - 1);
 	}
 }
 

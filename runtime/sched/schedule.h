@@ -6,6 +6,10 @@
  * that both ends know them by; a rank has only the lanes that it takes part in, in ascending order of their numbers. The engine
  * carries a step out in slices of slice_elements; a receiver holds at most `slots` slices of a lane, so a lane that sends more than
  * that before it receives may wait for its peer: verify.c finds cycles of such waits.
+ *
+ * Where ranks share memory a slice need not be copied. lend and place are permissions that the builder gives: what is sent is not
+ * overwritten before the peer has read it, and where it goes is not used any more for anything else. Whether they are made use of
+ * may differ from slice to slice, and changes no result; verify.c proves that too.
  */
 #ifndef DDL_SCHED_SCHEDULE_H
 #define DDL_SCHED_SCHEDULE_H
@@ -54,6 +58,8 @@ struct ddl__step {
 	uint8_t src_buffer; /* enum ddl__buffer; of kinds that have a src */
 	uint8_t dst_buffer; /* enum ddl__buffer; of kinds that have a dst */
 	uint8_t final;      /* 1: the reduction is complete with this step: an average is divided here */
+	uint8_t lend;       /* 1: the peer may read what is sent where it lies (src), when it comes to it */
+	uint8_t place;      /* 1: the peer stores what is sent at element dst of its output, and it may be written there at once */
 	uint32_t wait_lane; /* index of the lane whose step wait_step must be complete before; DDL__NO_WAIT: none */
 	uint32_t wait_step; /* index in that lane */
 	uint64_t src;       /* offset in elements */

@@ -7,6 +7,9 @@
  * lane has a clock: the last step of every other lane that is known to be complete, learnt by waits; an element that another lane
  * wrote or read may only be touched when the clock covers that step. For barriers the message carries the set of ranks that are
  * known to have started. In place, input and output are windows onto the same elements.
+ *
+ * Where ranks share memory, lanes of other ranks touch elements too. Then a clock counts the lanes of all ranks, and slices carry
+ * it. A clock counts slices, since what comes later may depend on a part of a step.
  */
 #include "verify.h"
 
@@ -21,28 +24,33 @@ struct cell {                 /* one element of one buffer of one rank; its set 
 	bool defined;         /* holds a value */
 	bool final;           /* the mean was taken */
 	uint64_t origin;      /* index in the input that it is made of */
-	uint32_t writer_lane; /* who wrote it last; DDL__NO_WAIT: nobody */
-	uint32_t writer_step;
+	uint32_t writer_lane; /* who wrote it last, index in clocks; DDL__NO_WAIT: nobody */
+	uint32_t writer_at;   /* what that lane's clock was then (count) */
 };
 
 struct slice { /* under way */
 	uint64_t count;
-	uint64_t *sets;   /* count * words */
-	bool *final;      /* count */
-	uint64_t *origin; /* count */
-	uint64_t *heard;  /* words: ranks known to have started when it was sent */
+	uint64_t *sets;               /* count * words */
+	bool *final;                  /* count */
+	uint64_t *origin;             /* count */
+	uint64_t *heard;              /* words: ranks known to have started when it was sent */
+	uint32_t *clock;              /* shared: the sender's clock when it was sent; else NULL */
+	const struct ddl__step *lent; /* shared: the sender's step, whose src is read where it lies; else NULL */
+	uint64_t offset;              /* in that step */
+	uint64_t placed_at;           /* shared: 1 + the element of the receiver's output where it was placed; else 0 */
 };
 
 struct lane { /* state of one lane of one rank */
 	uint32_t step;
 	uint64_t slice;
+	uint32_t ran;          /* slices so far */
 	uint64_t *heard;       /* words: ranks known to have started */
-	uint32_t *clock;       /* n_lanes: steps of that lane known complete (count) */
+	uint32_t *clock;       /* span: slices of that lane known to be done (count) */
 	struct slice *queue;   /* slots: what has landed here */
 	uint32_t head, length; /* of the queue */
 	uint32_t slots;        /* of the queue */
 	struct lane *to;       /* the peer's end; NULL: does not send */
-	uint32_t *snapshots;   /* steps * n_lanes: the clock after each step */
+	uint32_t *snapshots;   /* steps * span: the clock after each step */
 	uint64_t *heard_after; /* steps * words */
 };
 
@@ -50,12 +58,14 @@ struct rank {
 	struct lane *lanes;
 	struct cell *cells[DDL__BUFFERS];
 	uint64_t *sets[DDL__BUFFERS];    /* elements * words */
-	uint32_t *readers[DDL__BUFFERS]; /* elements * n_lanes: last step (count) of that lane that read it */
+	uint32_t *readers[DDL__BUFFERS]; /* elements * span: last slice (count) of that lane that read it */
 	uint64_t elements[DDL__BUFFERS];
 	struct cell *own_cells[DDL__BUFFERS]; /* what is to be freed; the pointers above point into these */
 	uint64_t *own_sets[DDL__BUFFERS];
 	uint32_t *own_readers[DDL__BUFFERS];
 	struct ddl__shape shape;
+	uint32_t first; /* index of its first lane in clocks */
+	uint32_t span;  /* lanes that clocks count: its own, or those of all ranks */
 };
 
 struct world {
@@ -77,54 +87,76 @@ static int fault(const struct world *w, int rank, uint32_t lane, const struct dd
 			      ddl__step_name(step->kind), what, (unsigned long long)element);
 }
 
-/* Whether everything that other lanes did to an element happened before this lane's current step. */
-static bool ordered(const struct world *w, int rank, uint32_t lane, int buffer, uint64_t i, bool write)
+/* Who touches an element: a lane, of this rank or of another that shares its memory. */
+struct actor {
+	int rank; /* whose lane; faults are told of it */
+	uint32_t lane;
+	const struct ddl__step *step;
+};
+
+/* Whether everything that other lanes did to an element of a rank happened before the actor's current slice. */
+static bool ordered(const struct world *w, const struct actor *actor, int rank, int buffer, uint64_t i, bool write)
 {
 	const struct rank *r = &w->ranks[rank];
 	const struct cell *cell = &r->cells[buffer][i];
-	const uint32_t *clock = r->lanes[lane].clock;
-	uint32_t n_lanes = w->v->schedules[rank]->n_lanes;
-	if (cell->writer_lane != DDL__NO_WAIT && cell->writer_lane != lane && clock[cell->writer_lane] <= cell->writer_step)
+	const uint32_t *clock = w->ranks[actor->rank].lanes[actor->lane].clock;
+	uint32_t me = w->ranks[actor->rank].first + actor->lane;
+	if (cell->writer_lane != DDL__NO_WAIT && cell->writer_lane != me && clock[cell->writer_lane] < cell->writer_at)
 		return false;
-	for (uint32_t l = 0; write && l < n_lanes; l++)
-		if (l != lane && clock[l] < r->readers[buffer][i * n_lanes + l])
+	for (uint32_t l = 0; write && l < r->span; l++)
+		if (l != me && clock[l] < r->readers[buffer][i * r->span + l])
 			return false;
 	return true;
 }
 
-static int read_element(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t i)
+/* The actor's lane reads element i of a rank's buffer. */
+static int touch_read(const struct world *w, const struct actor *actor, int rank, int b, uint64_t i)
 {
 	struct rank *r = &w->ranks[rank];
-	int b = step->src_buffer;
+	const struct rank *me = &w->ranks[actor->rank];
 	if (i >= r->elements[b])
-		return fault(w, rank, lane, step, "reads out of bounds", i);
+		return fault(w, actor->rank, actor->lane, actor->step, "reads out of bounds", i);
 	if (!r->cells[b][i].defined)
-		return fault(w, rank, lane, step, "reads what was never written", i);
-	if (!ordered(w, rank, lane, b, i, false))
-		return fault(w, rank, lane, step, "reads what another lane writes, without waiting for it", i);
-	r->readers[b][i * w->v->schedules[rank]->n_lanes + lane] = r->lanes[lane].step + 1;
+		return fault(w, actor->rank, actor->lane, actor->step, "reads what was never written", i);
+	if (!ordered(w, actor, rank, b, i, false))
+		return fault(w, actor->rank, actor->lane, actor->step, "reads what another lane writes, without waiting for it", i);
+	r->readers[b][i * r->span + me->first + actor->lane] = me->lanes[actor->lane].ran + 1;
+	return 0;
+}
+
+static int read_element(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t i)
+{
+	const struct actor actor = { rank, lane, step };
+	return touch_read(w, &actor, rank, step->src_buffer, i);
+}
+
+/* The actor's lane writes element i of a rank's buffer. */
+static int touch_write(const struct world *w, const struct actor *actor, int rank, int b, uint64_t i, const uint64_t *set,
+		       uint64_t origin, bool final)
+{
+	struct rank *r = &w->ranks[rank];
+	const struct rank *me = &w->ranks[actor->rank];
+	if (b == DDL__INPUT && !w->v->in_place)
+		return fault(w, actor->rank, actor->lane, actor->step, "writes the input", i);
+	if (i >= r->elements[b])
+		return fault(w, actor->rank, actor->lane, actor->step, "writes out of bounds", i);
+	if (!ordered(w, actor, rank, b, i, true))
+		return fault(w, actor->rank, actor->lane, actor->step, "writes what another lane uses, without waiting for it", i);
+	struct cell *cell = &r->cells[b][i];
+	memcpy(set_of(w, rank, b, i), set, w->words * sizeof(*set));
+	cell->defined = true;
+	cell->final = final;
+	cell->origin = origin;
+	cell->writer_lane = me->first + actor->lane;
+	cell->writer_at = me->lanes[actor->lane].ran + 1;
 	return 0;
 }
 
 static int write_element(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t i,
 			 const uint64_t *set, uint64_t origin, bool final)
 {
-	struct rank *r = &w->ranks[rank];
-	int b = step->dst_buffer;
-	if (b == DDL__INPUT && !w->v->in_place)
-		return fault(w, rank, lane, step, "writes the input", i);
-	if (i >= r->elements[b])
-		return fault(w, rank, lane, step, "writes out of bounds", i);
-	if (!ordered(w, rank, lane, b, i, true))
-		return fault(w, rank, lane, step, "writes what another lane uses, without waiting for it", i);
-	struct cell *cell = &r->cells[b][i];
-	memcpy(set_of(w, rank, b, i), set, w->words * sizeof(*set));
-	cell->defined = true;
-	cell->final = final;
-	cell->origin = origin;
-	cell->writer_lane = lane;
-	cell->writer_step = r->lanes[lane].step;
-	return 0;
+	const struct actor actor = { rank, lane, step };
+	return touch_write(w, &actor, rank, step->dst_buffer, i, set, origin, final);
 }
 
 /* Reduces element i of the step's source into set; *final tells whether the result is a mean already. */
@@ -177,6 +209,7 @@ static void slice_free(struct slice *slice)
 	free(slice->final);
 	free(slice->origin);
 	free(slice->heard);
+	free(slice->clock);
 	memset(slice, 0, sizeof(*slice));
 }
 
@@ -199,18 +232,61 @@ static void merge_sets(uint64_t *into, const uint64_t *from, size_t words)
 		into[k] |= from[k];
 }
 
+static void merge_clocks(uint32_t *into, const uint32_t *from, uint32_t span)
+{
+	for (uint32_t l = 0; l < span; l++)
+		if (into[l] < from[l])
+			into[l] = from[l];
+}
+
 /* A wait that is satisfied teaches the lane what the other lane knew after that step. */
 static void learn(const struct world *w, int rank, struct lane *lane, const struct ddl__step *step)
 {
 	const struct lane *other = &w->ranks[rank].lanes[step->wait_lane];
-	uint32_t n_lanes = w->v->schedules[rank]->n_lanes;
-	const uint32_t *snapshot = other->snapshots + (size_t)step->wait_step * n_lanes;
-	for (uint32_t l = 0; l < n_lanes; l++)
-		if (lane->clock[l] < snapshot[l])
-			lane->clock[l] = snapshot[l];
-	if (lane->clock[step->wait_lane] < step->wait_step + 1)
-		lane->clock[step->wait_lane] = step->wait_step + 1;
+	uint32_t span = w->ranks[rank].span;
+	merge_clocks(lane->clock, other->snapshots + (size_t)step->wait_step * span, span);
 	merge_sets(lane->heard, other->heard_after + (size_t)step->wait_step * w->words, w->words);
+}
+
+/* A slice that was lent is read where it lies in the sender's memory. */
+static int read_lent(const struct world *w, int rank, uint32_t l, const struct ddl__step *step, const struct slice *slice)
+{
+	const struct actor actor = { rank, l, step };
+	int rc = 0;
+	for (uint64_t e = 0; rc == 0 && e < slice->count; e++)
+		rc = touch_read(w, &actor, w->v->schedules[rank]->lanes[l].recv_peer, slice->lent->src_buffer,
+				slice->lent->src + slice->offset + e);
+	return rc;
+}
+
+/* A slice that is placed is in the receiver's memory when it is sent. */
+static int write_placed(const struct world *w, int rank, uint32_t l, const struct ddl__step *step, uint64_t offset,
+			const struct slice *slice)
+{
+	const struct actor actor = { rank, l, step };
+	int rc = 0;
+	for (uint64_t e = 0; rc == 0 && e < slice->count; e++)
+		rc = touch_write(w, &actor, w->v->schedules[rank]->lanes[l].send_peer, DDL__OUTPUT, step->dst + offset + e,
+				 slice->sets + e * w->words, slice->origin[e], slice->final[e]);
+	return rc;
+}
+
+/* What the sender adds to a slice where ranks share memory. */
+static int share(const struct world *w, int rank, uint32_t l, const struct ddl__step *step, uint64_t offset, struct slice *slice)
+{
+	const struct rank *r = &w->ranks[rank];
+	if (step->lend) {
+		slice->lent = step;
+		slice->offset = offset;
+	}
+	slice->placed_at = step->place ? step->dst + offset + 1 : 0;
+	int rc = step->place ? write_placed(w, rank, l, step, offset, slice) : 0;
+	slice->clock = calloc(r->span, sizeof(*slice->clock));
+	if (!slice->clock)
+		return -ENOMEM;
+	memcpy(slice->clock, r->lanes[l].clock, r->span * sizeof(*slice->clock));
+	slice->clock[r->first + l] = r->lanes[l].ran + 1;
+	return rc;
 }
 
 /* Takes what has landed for the current slice, or makes an empty one. */
@@ -224,15 +300,18 @@ static int take(const struct world *w, int rank, uint32_t l, const struct ddl__s
 	lane->head = (lane->head + 1) % lane->slots;
 	lane->length--;
 	merge_sets(lane->heard, slice->heard, w->words);
-	return slice->count == count ? 0
-				     : fault(w, rank, l, step, "receives a slice of another length than it expects", slice->count);
+	if (slice->count != count)
+		return fault(w, rank, l, step, "receives a slice of another length than it expects", slice->count);
+	if (slice->clock)
+		merge_clocks(lane->clock, slice->clock, w->ranks[rank].span);
+	return slice->lent ? read_lent(w, rank, l, step, slice) : 0;
 }
 
 static void step_done(const struct world *w, int rank, uint32_t l)
 {
 	struct lane *lane = &w->ranks[rank].lanes[l];
-	uint32_t n_lanes = w->v->schedules[rank]->n_lanes;
-	memcpy(lane->snapshots + (size_t)lane->step * n_lanes, lane->clock, n_lanes * sizeof(*lane->clock));
+	uint32_t span = w->ranks[rank].span;
+	memcpy(lane->snapshots + (size_t)lane->step * span, lane->clock, span * sizeof(*lane->clock));
 	memcpy(lane->heard_after + (size_t)lane->step * w->words, lane->heard, w->words * sizeof(*lane->heard));
 	lane->step++;
 	lane->slice = 0;
@@ -261,8 +340,18 @@ static int advance(const struct world *w, int rank, uint32_t l)
 	uint64_t count = step->count - offset < s->slice_elements ? step->count - offset : s->slice_elements;
 	struct slice slice = { 0 };
 	int rc = take(w, rank, l, step, count, &slice);
+	if (rc == 0 && slice.placed_at &&
+	    ((step->kind != DDL__RECV && step->kind != DDL__RECV_STORE_SEND) || step->dst_buffer != DDL__OUTPUT ||
+	     step->dst + offset != slice.placed_at - 1))
+		rc = fault(w, rank, l, step, "stores elsewhere what was placed in its output", slice.placed_at - 1);
+	slice.lent = NULL;
+	slice.placed_at = 0;
 	if (rc == 0)
 		rc = apply(w, rank, l, step, offset, &slice);
+	if (rc == 0 && peer && w->v->shared)
+		rc = share(w, rank, l, step, offset, &slice);
+	lane->ran++;
+	lane->clock[w->ranks[rank].first + l] = lane->ran;
 	if (rc < 0 || !peer) {
 		slice_free(&slice);
 	} else {
@@ -320,6 +409,9 @@ static int check_shape(const struct world *w)
 							      l, i);
 				if ((ddl__step_sends(step->kind) && to < 0) || (ddl__step_receives(step->kind) && from < 0))
 					return fault(w, r, l, step, "has no peer", 0);
+				if ((step->lend && step->kind != DDL__SEND && step->kind != DDL__SEND_STORE) ||
+				    (step->place && !ddl__step_sends(step->kind)))
+					return fault(w, r, l, step, "cannot lend or place", 0);
 				if (step->wait_lane != DDL__NO_WAIT &&
 				    (step->wait_lane >= s->n_lanes || step->wait_step >= s->lanes[step->wait_lane].n))
 					return fault(w, r, l, step, "waits for a step that does not exist", 0);
@@ -452,12 +544,13 @@ static int check_result(const struct world *w)
 static int lane_init(const struct world *w, int rank, uint32_t l, struct lane *lane)
 {
 	const struct ddl__schedule *s = w->v->schedules[rank];
+	uint32_t span = w->ranks[rank].span;
 	size_t steps = (size_t)s->lanes[l].n + 1;
 	lane->slots = s->slots ? s->slots : 1;
 	lane->heard = calloc(w->words, sizeof(*lane->heard));
-	lane->clock = calloc(s->n_lanes, sizeof(*lane->clock));
+	lane->clock = calloc(span, sizeof(*lane->clock));
 	lane->queue = calloc(lane->slots, sizeof(*lane->queue));
-	lane->snapshots = calloc(steps * s->n_lanes, sizeof(*lane->snapshots));
+	lane->snapshots = calloc(steps * span, sizeof(*lane->snapshots));
 	lane->heard_after = calloc(steps * w->words, sizeof(*lane->heard_after));
 	if (!lane->heard || !lane->clock || !lane->queue || !lane->snapshots || !lane->heard_after)
 		return -ENOMEM;
@@ -469,10 +562,9 @@ static int lane_init(const struct world *w, int rank, uint32_t l, struct lane *l
 static int memory_init(const struct world *w, int rank, int b, uint64_t n)
 {
 	struct rank *r = &w->ranks[rank];
-	uint32_t n_lanes = w->v->schedules[rank]->n_lanes;
 	r->own_cells[b] = calloc((size_t)n + 1, sizeof(*r->own_cells[b]));
 	r->own_sets[b] = calloc(((size_t)n + 1) * w->words, sizeof(*r->own_sets[b]));
-	r->own_readers[b] = calloc(((size_t)n + 1) * (n_lanes + 1), sizeof(*r->own_readers[b]));
+	r->own_readers[b] = calloc(((size_t)n + 1) * (r->span + 1), sizeof(*r->own_readers[b]));
 	if (!r->own_cells[b] || !r->own_sets[b] || !r->own_readers[b])
 		return -ENOMEM;
 	for (uint64_t i = 0; i < n; i++)
@@ -487,7 +579,7 @@ static void window(const struct world *w, int rank, int b, uint64_t n, int of, u
 	r->elements[b] = n;
 	r->cells[b] = r->own_cells[of] + at;
 	r->sets[b] = r->own_sets[of] + at * w->words;
-	r->readers[b] = r->own_readers[of] + at * w->v->schedules[rank]->n_lanes;
+	r->readers[b] = r->own_readers[of] + at * r->span;
 }
 
 /* Whether a rank's input holds anything at the start. */
@@ -549,6 +641,14 @@ static int rank_init(const struct world *w, int rank)
 {
 	struct rank *r = &w->ranks[rank];
 	const struct ddl__schedule *s = w->v->schedules[rank];
+	r->span = s->n_lanes;
+	if (w->v->shared) {
+		r->span = 0;
+		for (int q = 0; q < w->v->n_ranks; q++) {
+			r->first += q < rank ? w->v->schedules[q]->n_lanes : 0;
+			r->span += w->v->schedules[q]->n_lanes;
+		}
+	}
 	r->lanes = calloc(s->n_lanes + 1, sizeof(*r->lanes));
 	if (!r->lanes)
 		return -ENOMEM;

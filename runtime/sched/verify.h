@@ -21,6 +21,7 @@ struct ddl__verify {
 	int root;             /* of rooted collectives, the sender of a send/receive; else -1 */
 	int peer;             /* the receiver of a send/receive; else not read */
 	bool in_place;        /* input and output share memory: see struct ddl__shape */
+	bool shared;          /* the ranks share memory: every slice that may be lent or placed is */
 };
 
 /*
@@ -32,9 +33,12 @@ struct ddl__verify {
  *   - steps of different lanes that touch the same element are ordered by waits;
  *   - lanes fit together: both ends name each other, send and receive the same slices, nothing is left over;
  *   - there is no cycle of waits, with no more than `slots` slices under way on a lane. Lanes are sequential processes with bounded
- *     queues (Kahn networks): whether they block for ever does not depend on timing, so one execution decides.
+ *     queues (Kahn networks): whether they block for ever does not depend on timing, so one execution decides;
+ *   - with `shared`: what is lent is not written before the peer has read it, what is placed meets no other use of that memory, and
+ *     the peer stores it just there. That all slices are shared is the hardest case: a slice that goes through a slot touches the
+ *     sender's memory no later, and the receiver's no earlier. So this and the proof without it hold for any mix.
  * -EPROTO with a sentence that names rank, lane, step and element otherwise; -ENOMEM; -EINVAL.
- * Cost: about n_ranks * count * steps; for tests and tools, not for the data path.
+ * Cost: about n_ranks * count * steps, with `shared` times the lanes of all ranks; for tests and tools, not for the data path.
  */
 int ddl__verify(const struct ddl__verify *verify, struct ddl_error *err);
 

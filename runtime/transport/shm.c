@@ -23,8 +23,8 @@
  *
  * Windows (shm_window.h). A slice that is lent or placed takes a slot as any other, whose line tells where it lies. The sender
  * counts a lent slice as read when the receiver has released it. What the receiver grants stands in the lane's head; it is written
- * when its start begins, and the sender takes it only in its own start of the same number: those belong together, and the receiver's
- * does not end before all slices of it have come. So it never changes while the sender may look at it.
+ * when its start begins, and the sender takes it only in its own start of the same number: those belong together, and the
+ * receiver's does not end before all slices of it have come. So it never changes while the sender may look at it.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -140,13 +140,13 @@ struct ddl__transport_ops {
 	void (*show)(struct ddl__transport *transport, int peer, const struct ddl__window *window);
 	/* Its memory goes: the peers unmap it. Nothing of it is lent, and no request that is granted it goes on. */
 	void (*hide)(struct ddl__transport *transport, const struct ddl__window *window);
-	/* Sends a slice by lending it; its bytes must not change until tx_flushed, or until it is known otherwise that the peer has
-	 * read them. False: no credit, or the peer has not mapped the window: it goes through a slot. */
+	/* Sends a slice by lending it; its bytes must not change until tx_flushed, or until it is known otherwise that the peer
+	 * has read them. False: no credit, or the peer has not mapped the window: it goes through a slot. */
 	bool (*tx_lend)(struct ddl__tx *tx, const struct ddl__window *window, size_t offset, size_t bytes);
 	/* Receiver: in the start of that number the sender may write its slices straight to these bytes. window NULL: not. */
 	void (*rx_grant)(struct ddl__rx *rx, uint64_t start, const struct ddl__window *window, size_t offset, size_t bytes);
-	/* Sender: where a slice goes that the peer keeps that far into what it granted in that start; NULL: not granted, not mapped,
-	 * or no credit. Then tx_placed sends it; nothing else may be sent in between. */
+	/* Sender: where a slice goes that the peer keeps that far into what it granted in that start; NULL: not granted, not
+	 * mapped, or no credit. Then tx_placed sends it; nothing else may be sent in between. */
 	void *(*tx_place)(struct ddl__tx *tx, uint64_t start, size_t offset, size_t bytes);
 	void (*tx_placed)(struct ddl__tx *tx, size_t bytes);
 	/* Around sleeping in epoll: on - peers must from now on wake this rank through the epoll set when they send or return a

@@ -48,16 +48,21 @@ static void free_all(struct set *set)
 		ddl__schedule_destroy(set->s[r]);
 }
 
+#define SHARED_RANKS 12 /* that share memory: the proof's memory grows with the square of all their lanes */
+
+/* Alone, and where all ranks share memory. */
 static int prove(const struct set *set, enum ddl__collective collective, uint64_t count, int root, bool in_place,
 		 struct ddl_error *err)
 {
-	const struct ddl__verify verify = { .collective = collective,
-					    .schedules = (const struct ddl__schedule *const *)set->s,
-					    .n_ranks = set->n,
-					    .count = count,
-					    .root = root,
-					    .in_place = in_place };
-	return ddl__verify(&verify, err);
+	struct ddl__verify verify = { .collective = collective,
+				      .schedules = (const struct ddl__schedule *const *)set->s,
+				      .n_ranks = set->n,
+				      .count = count,
+				      .root = root,
+				      .in_place = in_place };
+	int rc = ddl__verify(&verify, err);
+	verify.shared = true;
+	return rc < 0 || set->n > SHARED_RANKS ? rc : ddl__verify(&verify, err);
 }
 
 static void prove_all_algorithms(const struct ddl__layout *layout, uint64_t count, uint32_t rings, uint32_t slice_bytes, int root)
@@ -428,6 +433,89 @@ static void broken_schedules_are_rejected(void **state)
 	world_plan_fini(&w);
 }
 
+/* ---- memory that ranks share ---- */
+
+static const struct ddl__algorithm *allreduce_by(int (*build)(const struct ddl__build *build, struct ddl__schedule **schedule))
+{
+	const struct ddl__algorithm *a = ddl__algorithms;
+	while (a->collective != DDL__ALLREDUCE || a->build != build)
+		a++;
+	return a;
+}
+
+/* Does it to every step that sends what this rank has, of all ranks. */
+static void to_sends(struct set *set, void (*what)(struct ddl__step *step))
+{
+	for (int r = 0; r < set->n; r++)
+		for (uint32_t l = 0; l < set->s[r]->n_lanes; l++)
+			for (uint32_t i = 0; i < set->s[r]->lanes[l].n; i++) {
+				struct ddl__step *step = &set->s[r]->lanes[l].steps[i];
+				if (step->kind == DDL__SEND || step->kind == DDL__SEND_STORE)
+					what(step);
+			}
+}
+
+static void lend_it(struct ddl__step *step)
+{
+	step->lend = 1;
+}
+
+static void place_it(struct ddl__step *step)
+{
+	step->dst = step->src;
+	step->place = 1;
+}
+
+static void place_it_elsewhere(struct ddl__step *step)
+{
+	if (step->place && step->kind == DDL__SEND)
+		step->dst = (step->dst + step->count) % 32;
+}
+
+static void place_it_beyond(struct ddl__step *step)
+{
+	step->dst += step->place ? 1000 : 0;
+}
+
+static void lend_a_sum(struct ddl__step *step)
+{
+	step->lend = 1;
+	step->kind = DDL__RECV_REDUCE_SEND;
+}
+
+static void what_must_not_be_shared_is_found(void **state)
+{
+	static const struct {
+		int (*build)(const struct ddl__build *build, struct ddl__schedule **schedule);
+		void (*damage)(struct ddl__step *step);
+		const char *says;
+	} cases[] = {
+		{ ddl__build_doubling, lend_it, "reads what another lane writes" },
+		{ ddl__build_ring, place_it, "stores elsewhere what was placed" },
+		{ ddl__build_halving, place_it, "stores elsewhere what was placed" },
+		{ ddl__build_direct, place_it_elsewhere, "another lane" },
+		{ ddl__build_direct, place_it_beyond, "out of bounds" },
+		{ ddl__build_ring, lend_a_sum, "cannot lend or place" },
+	};
+	struct world_plan w;
+	struct ddl__layout *layout;
+	assert_int_equal(random_plan(5, 4, 1, 0, &w), 0);
+	assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, 4, &layout), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct ddl_error err = { 0 };
+		struct set set;
+		build_all(layout, allreduce_by(cases[i].build), 32, 1, 16, -1, &set);
+		assert_int_equal(prove(&set, DDL__ALLREDUCE, 32, -1, true, &err), 0);
+		to_sends(&set, cases[i].damage);
+		int rc = prove(&set, DDL__ALLREDUCE, 32, -1, true, &err);
+		if (rc != -EPROTO || !strstr(err.text, cases[i].says))
+			fail_msg("case %zu: rc %d, \"%s\" where \"%s\" was expected", i, rc, err.text, cases[i].says);
+		free_all(&set);
+	}
+	ddl__layout_destroy(layout);
+	world_plan_fini(&w);
+}
+
 static void lanes_that_touch_the_same_element_without_a_wait_are_rejected(void **state)
 {
 	struct world_plan w;
@@ -516,6 +604,7 @@ int main(void)
 		cmocka_unit_test(a_ring_crosses_every_uplink_once_in_each_direction),
 		cmocka_unit_test(steps_and_bytes_of_the_ring_are_those_of_the_formula),
 		cmocka_unit_test(broken_schedules_are_rejected),
+		cmocka_unit_test(what_must_not_be_shared_is_found),
 		cmocka_unit_test(lanes_that_touch_the_same_element_without_a_wait_are_rejected),
 		cmocka_unit_test(a_barrier_without_its_waits_is_rejected),
 		cmocka_unit_test(an_algorithm_that_does_not_exist_is_refused_with_those_that_do),

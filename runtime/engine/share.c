@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* share.c - see share.h. */
+#include "share.h"
+
+#include "mem.h"
+#include "shape.h"
+
+static bool permits(const struct ddl__schedule *schedule)
+{
+	for (uint32_t l = 0; l < schedule->n_lanes; l++)
+		for (uint32_t i = 0; i < schedule->lanes[l].n; i++)
+			if (schedule->lanes[l].steps[i].lend || schedule->lanes[l].steps[i].place)
+				return true;
+	return false;
+}
+
+void ddl__share_init(struct ddl_request *request, const struct ddl__build *build)
+{
+	const struct ddl__kernels *k = request->kernels;
+	struct ddl__shape shape = { 0 };
+	if (ddl__shape_of((enum ddl__collective)request->call.collective, build, &shape) == 0) {
+		request->send_bytes = shape.input * k->type_bytes;
+		request->recv_bytes = shape.output * k->type_bytes;
+	}
+	request->shares = k->type_bytes == k->wire_bytes &&
+			  request->schedule->slice_elements * k->wire_bytes >= DDL__LEND_BYTES_MIN && permits(request->schedule);
+}
+
+static struct ddl__shared find(const struct ddl_comm *comm, const void *buffer, size_t bytes)
+{
+	const struct ddl__window *window = comm->windows && bytes ? ddl__mem_find(comm, buffer, bytes) : NULL;
+	return (struct ddl__shared){ window, window ? (size_t)((const uint8_t *)buffer - window->memory) : 0 };
+}
+
+static void show(const struct ddl_comm *comm, const struct ddl__transport_ops *ops, int peer, const struct ddl__window *window)
+{
+	if (window)
+		ops->show(comm->transports[(int)comm->via[peer]], peer, window);
+}
+
+void ddl__share_start(struct ddl_request *request)
+{
+	const struct ddl_comm *comm = request->comm;
+	if (!request->shares)
+		return;
+	request->send_in = find(comm, request->send, request->send_bytes);
+	request->recv_in = find(comm, request->recv, request->recv_bytes);
+	for (uint32_t l = 0; l < request->schedule->n_lanes; l++) {
+		const struct ddl__lane_state *lane = &request->lanes[l];
+		if (lane->tx && lane->tx_ops->show) { /* to be lent */
+			show(comm, lane->tx_ops, lane->steps->send_peer, request->send_in.window);
+			show(comm, lane->tx_ops, lane->steps->send_peer, request->recv_in.window);
+		}
+		if (lane->rx && lane->rx_ops->show) {
+			show(comm, lane->rx_ops, lane->steps->recv_peer, request->recv_in.window);
+			lane->rx_ops->rx_grant(lane->rx, request->starts, request->recv_in.window, request->recv_in.at,
+					       request->recv_bytes);
+		}
+	}
+}
+
+bool ddl__share_lend(const struct ddl_request *request, const struct ddl__lane_state *lane, const struct ddl__step *step,
+		     uint64_t offset, size_t bytes)
+{
+	const struct ddl__shared *in = step->src_buffer == DDL__INPUT ? &request->send_in : &request->recv_in;
+	if (!request->shares || !step->lend || step->src_buffer == DDL__SCRATCH || !in->window || !lane->tx_ops->tx_lend)
+		return false;
+	return lane->tx_ops->tx_lend(lane->tx, in->window, in->at + (step->src + offset) * request->kernels->type_bytes, bytes);
+}
+
+void *ddl__share_place(const struct ddl_request *request, const struct ddl__lane_state *lane, const struct ddl__step *step,
+		       uint64_t offset, size_t bytes)
+{
+	if (!request->shares || !step->place || !lane->tx_ops->tx_place)
+		return NULL;
+	return lane->tx_ops->tx_place(lane->tx, request->starts, (step->dst + offset) * request->kernels->type_bytes, bytes);
+}
