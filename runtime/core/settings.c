@@ -13,6 +13,7 @@
 #include "error.h"
 #include "log.h"
 #include "plan.h"
+#include "reduce.h"
 
 enum { TIMEOUT_S_DEFAULT = 600, TIMEOUT_S_MAX = 86400 };
 
@@ -59,6 +60,8 @@ int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__setti
 	s->transports = o->transports ? o->transports : environment("DDL_TRANSPORTS");
 	s->interfaces = o->interfaces ? o->interfaces : environment("DDL_NET");
 	s->tuning = environment("DDL_TUNE");
+	if (ddl__kernels_choose(environment("DDL_KERNELS"), err) < 0)
+		return -EINVAL;
 	s->progress_threads = o->progress_threads;
 	int seconds = TIMEOUT_S_DEFAULT;
 	int rc = read_number("DDL_TIMEOUT", 1, TIMEOUT_S_MAX, &seconds, err);
