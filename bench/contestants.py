@@ -18,12 +18,12 @@ import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEERS = os.path.join(HERE, "peers")
-COMMON = ("harness", "board", "data")
+COMMON = ("harness", "board", "data", "common")
 FLAGS = ["-O3", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter", "-D_GNU_SOURCE"]
 
-# What --fetch downloads from PyPI: Intel MPI, oneCCL and what oneCCL is linked with.
-WHEELS = ["impi-rt", "impi-devel", "oneccl", "oneccl-devel", "intel-sycl-rt", "intel-cmplr-lib-rt", "intel-cmplr-lib-ur"]
-WHEELS += ["umf", "tcmlib"]
+# What --fetch downloads from PyPI: Intel MPI, oneCCL and what oneCCL is linked with, in versions that fit together.
+WHEELS = ["impi-rt==2021.18.1", "impi-devel==2021.18.1", "oneccl==2022.1.2", "oneccl-devel==2022.1.2", "intel-sycl-rt==2026.2.0"]
+WHEELS += ["intel-cmplr-lib-rt==2026.2.0", "intel-cmplr-lib-ur==2026.2.0", "umf==1.2.0", "tcmlib==1.6.0"]
 
 # Variables of launchers and libraries that would change what is measured; DDL_* stay, for those who want to try them.
 FOREIGN = ("SLURM_", "PMI_", "PMIX_", "OMPI_", "OPAL_", "PRTE_", "HYDRA_", "MPICH_", "MPIR_", "I_MPI_", "CCL_", "FI_", "UCX_")
@@ -101,7 +101,7 @@ def execute(commands, timeout_s, env=None, cwd=None):
                     )
                 )
             end = time.monotonic() + timeout_s
-            while any(p.poll() is None for p in processes) and not any(p.returncode for p in processes):
+            while None in [p.poll() for p in processes] and not any(p.returncode for p in processes):
                 if time.monotonic() > end:
                     raise Failure(f"was not done after {timeout_s} s")
                 time.sleep(0.02)
@@ -152,7 +152,7 @@ def run_contestant(contestant, case):
         command += ["--interface", case.interface] if case.interface else []
         command += ["--in-place"] if case.in_place else []
         command += ["--fresh"] if case.fresh else []
-        execute(contestant.launch(case.ranks, command), case.timeout_s + 5, environment(contestant.env))
+        execute(contestant.launch(case.ranks, command), case.timeout_s + 5, environment(contestant.env), folder)
         try:
             return read_results(out, case)
         except (ValueError, KeyError, OSError) as e:
@@ -235,11 +235,11 @@ class Builder:
         return self.path(name)
 
     def limit(self):
-        source = os.path.join(HERE, "limit", "limit.c")
-        command = [self.cc, "-std=gnu11", *self.flags, source, "-pthread", "-o", self.path("limit")]
+        sources = [os.path.join(PEERS, name) for name in ("limit.c", "common.c")]
+        command = [self.cc, "-std=gnu11", *self.flags, *sources, "-pthread", "-o", self.path("limit")]
         if "clang" not in first_line([self.cc, "--version"]):
             command.append("-fno-tree-loop-distribute-patterns")  # a loop that copies shall stay one
-        compile_to(self.path("limit"), [source], command, self.path("limit.log"))
+        compile_to(self.path("limit"), sources, command, self.path("limit.log"))
         return self.path("limit")
 
 
@@ -257,8 +257,8 @@ def find_ddl(builder):
     tool = os.path.join(build, "bin", "ddl")
     if not os.path.exists(library) or not os.path.exists(tool):
         raise Failure(f"there is no libddl.so and bin/ddl in {build}; build them with \"make\"")
-    with open(header, encoding="utf-8") as f:
-        memory = ["-DHAVE_DDL_MEM_ALLOC"] if "int ddl_mem_alloc(" in f.read() else []
+    with open(header, "rb") as h, open(library, "rb") as b:
+        memory = ["-DHAVE_DDL_MEM_ALLOC"] if b"ddl_mem_alloc(" in h.read() and b"ddl_mem_alloc" in b.read() else []
     include = [f"-I{os.path.join(HERE, '..', 'include')}", f"-I{os.path.join(build, 'include')}"]
     folder = os.path.dirname(library)
     link = [f"-L{folder}", f"-Wl,-rpath,{folder}", "-lddl"]
@@ -403,17 +403,20 @@ def unpack(wheel, root):
 
 def fetch(builder):
     """Downloads Intel's wheels into BUILD/bench/wheels and unpacks them there. Raises Failure."""
-    os.makedirs(builder.wheels, exist_ok=True)
-    root = os.path.join(builder.wheels, "root")
-    if os.path.exists(os.path.join(root, "complete")):
-        return
+    root, mark = os.path.join(builder.wheels, "root"), os.path.join(builder.wheels, "complete")
+    if os.path.exists(mark):
+        with open(mark, encoding="ascii") as f:
+            if f.read().split() == WHEELS:
+                return
     say("downloads Intel MPI and oneCCL from PyPI (half a gigabyte; their licences are Intel's own)")
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", builder.wheels, *WHEELS]
+    shutil.rmtree(builder.wheels, ignore_errors=True)
+    os.makedirs(builder.wheels)
+    pip = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
     try:
-        execute([command], 600)
+        execute([[*pip, "-d", builder.wheels, *WHEELS]], 600)
         for wheel in sorted(glob.glob(os.path.join(builder.wheels, "*.whl"))):
             unpack(wheel, root)
     except (Failure, OSError, zipfile.BadZipFile) as e:
         raise Failure(f"Intel MPI and oneCCL cannot be downloaded: {e}") from e
-    with open(os.path.join(root, "complete"), "wb"):
-        pass
+    with open(mark, "w", encoding="ascii") as f:
+        f.write("\n".join(WHEELS) + "\n")

@@ -12,7 +12,9 @@ import statistics
 import subprocess
 import tempfile
 
-COLORS = ("#d62728", "#ff9896", "#1f77b4", "#2ca02c", "#9467bd", "#8c564b", "#17becf", "#bcbd22")
+OURS = ("#d62728", "#ff9896")  # a color for each kind of buffers
+OTHERS = ("#1f77b4", "#2ca02c", "#9467bd", "#8c564b", "#17becf", "#bcbd22", "#7f7f7f")
+LIMIT = "#000000"
 
 
 def median(values):
@@ -45,7 +47,9 @@ def show_us(us):
 
 
 def show_ratio(value):
-    return "-" if value is None else f"{value:.2f}"
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
 
 
 def groups(rows):
@@ -92,38 +96,41 @@ def write_json(path, value):
 
 
 def series(members):
-    """The curves of a panel: (label, dash, [(bytes, us)])."""
+    """The curves of a panel that have points: (label, color, dash, [(bytes, us)])."""
     names = list(dict.fromkeys(name for row in members for name in row["peers"]))
+    buffers = list(dict.fromkeys(row["buffers"] for row in members))
+    one = [row for row in members if row["buffers"] == buffers[0]]
     curves = []
-    for buffers in dict.fromkeys(row["buffers"] for row in members):
-        mine = [row for row in members if row["buffers"] == buffers]
-        curves.append((f"ddl ({buffers})", 1, [(row["bytes"], row["ours_us"]) for row in mine]))
-    one = [row for row in members if row["buffers"] == members[0]["buffers"]]
-    curves += [(name, 1, [(row["bytes"], row["peers"].get(name)) for row in one]) for name in names]
-    curves.append(("limit", 2, [(row["bytes"], row["limit_us"]) for row in one]))
-    return [(label, dash, [p for p in points if p[1] is not None]) for label, dash, points in curves]
+    for i, kind in enumerate(buffers):
+        mine = [(row["bytes"], row["ours_us"]) for row in members if row["buffers"] == kind]
+        curves.append((f"ddl ({kind})", OURS[i % len(OURS)], 1, mine))
+    for i, name in enumerate(names):
+        curves.append((name, OTHERS[i % len(OTHERS)], 1, [(row["bytes"], row["peers"].get(name)) for row in one]))
+    curves.append(("limit", LIMIT, 2, [(row["bytes"], row["limit_us"]) for row in one]))
+    curves = [(label, color, dash, [p for p in points if p[1] is not None]) for label, color, dash, points in curves]
+    return [curve for curve in curves if curve[3]]
 
 
 def gnuplot_script(rows, svg, heading):
+    """One panel below the other: a group of rows each, whatever the buffers."""
     panels = {}
     for key, members in groups(rows).items():
         panels.setdefault(key[:4], []).extend(members)
     lines = [
-        f"set terminal svg size 720,{480 * len(panels)} background rgb 'white' font 'sans,12'",
+        f"set terminal svg size 800,{480 * len(panels)} background rgb 'white' font 'sans,12'",
         f"set output '{svg}'",
         f"set multiplot layout {len(panels)},1 title '{heading}'",
-        "set logscale x 2; set logscale y 10; set key left top; set grid; set format x '%b %BB'",
-        "set xlabel 'bytes'; set ylabel 'microseconds'",
+        "set logscale xy; set key left top; set grid; set ylabel 'microseconds'; set format y '%g'",
     ]
     for number, (key, members) in enumerate(panels.items()):
         what, ranks, kind, wire = key
-        lines.append(f"set title '{what}, {ranks} ranks, {kind}" + ("'" if wire in ("native", kind) else f", {wire} on the wire'"))
-        curves = [(label, dash, points) for label, dash, points in series(members) if points]
-        for i, (_, _, points) in enumerate(curves):
-            lines += [f"$c{number}_{i} << EOD", *(f"{x} {y}" for x, y in points), "EOD"]
+        travelling = "" if wire in ("native", kind) else f", {wire} on the wire"
+        sizes = sorted({row["bytes"] for row in members})
+        lines.append(f"set title '{what}, {ranks} ranks, {kind}{travelling}'")
+        lines.append("set xtics rotate by -45 (" + ", ".join(f"'{show_bytes(size)}' {size}" for size in sizes) + ")")
         plots = []
-        for i, (label, dash, _) in enumerate(curves):
-            color = "#000000" if label == "limit" else COLORS[i % len(COLORS)]
+        for i, (label, color, dash, points) in enumerate(series(members)):
+            lines += [f"$c{number}_{i} << EOD", *(f"{x} {y}" for x, y in points), "EOD"]
             style = f"with linespoints lc rgb '{color}' dt {dash} lw 2 pt 7 ps 0.5"
             plots.append(f"$c{number}_{i} using 1:2 {style} title '{label}' noenhanced")
         if plots:

@@ -2,9 +2,9 @@
 /*
  * board.c - the shared file: a counting barrier, and room for every rank's times.
  *
- * Waiting spins where every rank has a core for itself, and sleeps where it has not: the last one to arrive could not come otherwise.
- * Yielding is not enough: the kernel may pick the one that yields again and again. Waiting is not bounded here, since the program as a
- * whole is (alarm).
+ * Waiting spins where every rank has a core for itself, and sleeps where it has not: the last one to arrive could not come
+ * otherwise. Yielding is not enough: the kernel may pick the one that yields again and again. Waiting is not bounded here, since
+ * the program as a whole is (alarm).
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "board.h"
+#include "common.h"
 
 #define LINE  128 /* bytes: two cache lines, which processors fetch in pairs */
 #define SPINS 200 /* before it sleeps */
@@ -70,15 +71,6 @@ void board_close(struct board *board)
 		return;
 	munmap(board->shared, sizeof(struct shared));
 	free(board);
-}
-
-static void pause_a_moment(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
 }
 
 void board_barrier(struct board *board)

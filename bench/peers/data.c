@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * data.c - inputs between -4 and 3, so that sums over 64 ranks stay within 256, exact even in bfloat16's eight bits. An element's value
- * depends on its place through a hash: blocks that arrive in the wrong place, twice or not at all are found.
+ * data.c - inputs between -4 and 3, so that sums over 64 ranks stay within 256, exact even in bfloat16's eight bits. An element's
+ * value depends on its place through a hash: blocks that arrive in the wrong place, twice or not at all are found.
  */
 #include <stdint.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gloo.cc - Gloo over TCP, the transport that distributions build. Of its two algorithms the faster one for a size is found by trying
- * both before the measurement.
+ * gloo.cc - Gloo over TCP, the transport that distributions build. Of its two algorithms the faster one for a size is found by
+ * trying both before the measurement.
  */
 #include <chrono>
 #include <cstdio>
@@ -100,9 +100,9 @@ double try_out(Options::Algorithm candidate, const struct bench_call *call)
 	algorithm = candidate;
 	for (int i = 0; i < TRIALS; i++) {
 		bench_barrier();
-		const double begin = bench_now_us();
+		const auto begin = std::chrono::steady_clock::now();
 		reduce(call);
-		const double us = bench_now_us() - begin;
+		const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
 		best = us < best ? us : best;
 	}
 	return best;

@@ -2,8 +2,8 @@
 /*
  * harness.c - the common main of the benchmark programs.
  *
- * Each size: one all-reduce that is checked; a few to warm up, from which rank 0 takes how many fit into the time; the timed ones, a
- * barrier before each; one more that is checked. The time of an iteration is that of the slowest rank, from when it left the
+ * Each size: one all-reduce that is checked; a few to warm up, from which rank 0 takes how many fit into the time; the timed ones,
+ * a barrier before each; one more that is checked. The time of an iteration is that of the slowest rank, from when it left the
  * barrier to when its result was complete; the figure is the median over the iterations. In place the timed iterations sum zeros,
  * so that nothing overflows.
  *
@@ -12,29 +12,26 @@
  *
  * Rank and size come from the launcher's environment where they are not given. Rank 0 writes one line of JSON a size to --out.
  */
-#include <errno.h>
 #include <getopt.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "board.h"
+#include "common.h"
 #include "data.h"
 
-#define SIZES_MAX      64
 #define WARMUP         5 /* iterations after the first, which is all that one gets that takes long */
 #define ITERATIONS_MIN 3 /* however long they take */
 #define PAGE           4096
 
 struct options {
 	struct bench_settings settings;
-	const char *board;       /* path of the shared file */
-	const char *out;         /* path of the results */
-	size_t sizes[SIZES_MAX]; /* bytes */
-	size_t n_sizes;
+	const char *board; /* path of the shared file */
+	const char *out;   /* path of the results */
+	struct sizes sizes;
 	int in_place;     /* send == recv */
 	int fresh;        /* every rank writes its input anew before every iteration */
 	double budget_us; /* for the timed iterations of a size */
@@ -42,14 +39,6 @@ struct options {
 };
 
 static struct board *board; /* one a process: back ends reach it through bench_barrier() and bench_share() */
-
-double bench_now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
-}
 
 void bench_barrier(void)
 {
@@ -73,20 +62,6 @@ static int from_environment(const char *const *names)
 	return -1;
 }
 
-static int parse_sizes(const char *text, struct options *o)
-{
-	char *end;
-
-	for (o->n_sizes = 0; *text && o->n_sizes < SIZES_MAX; text = *end == ',' ? end + 1 : end) {
-		errno = 0;
-		o->sizes[o->n_sizes] = (size_t)strtoull(text, &end, 10);
-		if (errno || end == text || (*end && *end != ',') || o->sizes[o->n_sizes] == 0)
-			return -1;
-		o->n_sizes++;
-	}
-	return *text || o->n_sizes == 0 ? -1 : 0;
-}
-
 static int parse_type(const char *text, enum bench_type *type)
 {
 	if (strcmp(text, "float32") && strcmp(text, "bfloat16"))
@@ -108,7 +83,7 @@ static int parse_option(int c, const char *value, struct options *o)
 		o->settings.folder = value;
 		return 0;
 	case 's':
-		return parse_sizes(value, o);
+		return sizes_parse(value, &o->sizes);
 	case 't':
 		return parse_type(value, &o->settings.type);
 	case 'w':
@@ -171,7 +146,7 @@ static int parse(int argc, char **argv, struct options *o)
 			o->settings.rank, o->settings.size, BENCH_RANKS_MAX);
 		return -1;
 	}
-	if (!o->board || !o->out || !o->settings.folder || o->n_sizes == 0) {
+	if (!o->board || !o->out || !o->settings.folder || o->sizes.n == 0) {
 		fprintf(stderr, "harness: --board, --out, --folder and --sizes are needed\n");
 		return -1;
 	}
@@ -198,13 +173,6 @@ static int pin(struct bench_settings *s)
 	return sched_setaffinity(0, sizeof(one), &one);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The slowest rank's time of every iteration, sorted, in rank 0's samples. */
 static double *slowest(int size, size_t iterations)
 {
@@ -216,7 +184,7 @@ static double *slowest(int size, size_t iterations)
 		for (size_t i = 0; i < iterations; i++)
 			samples[i] = other[i] > samples[i] ? other[i] : samples[i];
 	}
-	qsort(samples, iterations, sizeof(*samples), compare_doubles);
+	sort_doubles(samples, iterations);
 	return samples;
 }
 
@@ -244,10 +212,10 @@ static int iterate(const struct options *o, const struct bench_call *call, size_
 		if (o->fresh)
 			refresh(call);
 		board_barrier(board);
-		begin = bench_now_us();
+		begin = now_us();
 		if (bench_peer.run(call) < 0)
 			return -1;
-		samples[i] = bench_now_us() - begin;
+		samples[i] = now_us() - begin;
 	}
 	board_barrier(board);
 	return 0;
@@ -377,8 +345,8 @@ static int measure(const struct options *o)
 			return -1;
 		}
 	}
-	for (size_t i = 0; rc == 0 && i < o->n_sizes; i++)
-		rc = measure_size(o, o->sizes[i], out);
+	for (size_t i = 0; rc == 0 && i < o->sizes.n; i++)
+		rc = measure_size(o, o->sizes.bytes[i], out);
 	if (out && fclose(out) != 0) {
 		fprintf(stderr, "harness: cannot write \"%s\": %m\n", o->out);
 		rc = -1;

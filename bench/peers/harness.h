@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * harness.h - one benchmark program per library: the common main (harness.c) and what a library has to offer (one back end a file).
+ * harness.h - one benchmark program per library: the common main (harness.c) and what a library has to offer (one back end a
+ * file).
  *
- * The harness holds everything that must be the same for all: pinning, buffers, the data, the loop, the clock, the check. A back end
- * only opens its library, runs one all-reduce, and closes. Exactly one back end is linked into a program, as `bench_peer`.
+ * The harness holds everything that must be the same for all: pinning, buffers, the data, the loop, the clock, the check. A back
+ * end only opens its library, runs one all-reduce, and closes. Exactly one back end is linked into a program, as `bench_peer`.
  */
 #ifndef DDL_BENCH_HARNESS_H
 #define DDL_BENCH_HARNESS_H
@@ -58,9 +59,6 @@ extern const struct bench_peer bench_peer;
 /* For back ends: a barrier of the harness's own, and some bytes from rank 0 to all. Collective. */
 void bench_barrier(void);
 int bench_share(void *data, size_t size);
-
-/* For back ends: the moment in microseconds, on a clock that all processes of this machine share. */
-double bench_now_us(void);
 
 /* For back ends: a[i] += b[i] in bfloat16, sums in float32, rounded to nearest even: for libraries that let the caller bring it. */
 void bench_add_bfloat16(unsigned short *a, const unsigned short *b, size_t count);

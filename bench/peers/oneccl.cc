@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oneccl.cc - oneCCL for processors: ccl::allreduce, waited for. Which transport and how many workers: the environment (peers.py). */
+/*
+ * oneccl.cc - oneCCL for processors: ccl::allreduce, waited for. Which transport and how many workers: the environment (peers.py).
+ */
 #include <cstdio>
 #include <cstring>
 #include <exception>

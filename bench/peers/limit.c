@@ -4,23 +4,22 @@
  *
  *   limit --ranks 2 --sizes 8,1024 [--budget-ms 50] [--limit-s 60]
  *
- * An all-reduce of S bytes over N ranks of a node must read every rank's input and write every rank's output: N*S bytes read and N*S
- * written, by as many threads as ranks (no more than cores); and a rank cannot be done before it knows that the others have come, and
- * they that it has: one round trip of a flag between two cores. So
+ * An all-reduce of S bytes over N ranks of a node must read every rank's input and write every rank's output: N*S bytes read and
+ * N*S written, by as many threads as ranks (no more than cores); and a rank cannot be done before it knows that the others have
+ * come, and they that it has: one round trip of a flag between two cores. So
  *
  *     limit(S, N) = time in which T = min(N, cores) threads, at once, copy N*S bytes + round trip of a flag
  *
- * where the copy is the fastest of three ways: plain vector stores, non-temporal ones, and the C library's memcpy. A thread's source
- * and destination are its own, and stay in its caches where they fit: no library gets the other ranks' data as cheaply.
+ * where the copy is the fastest of three ways: plain vector stores, non-temporal ones, and the C library's memcpy. A thread's
+ * source and destination are its own, and stay in its caches where they fit: no library gets the other ranks' data as cheaply.
  *
- * Also told for each size: "exchange", the time in which the same threads sum N float32 inputs into N outputs, each thread its share of
- * the elements, with barriers before and after: what an all-reduce costs that has nothing else to do, traffic between the cores
- * included. And for the machine: the rates of reading, copying and non-temporal copying of DRAM (bytes read plus written), and the
- * round trip of a flag.
+ * Also told for each size: "exchange", the time in which the same threads sum N float32 inputs into N outputs, each thread its
+ * share of the elements, with barriers before and after: what an all-reduce costs that has nothing else to do, traffic between the
+ * cores included. And for the machine: the rates of reading, copying and non-temporal copying of DRAM (bytes read plus written),
+ * and the round trip of a flag.
  *
  * Thread i runs on the i-th core that the process may use, as rank i does. Output: one line of JSON a size, the machine's last.
  */
-#include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <sched.h>
@@ -28,15 +27,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #ifdef __SSE2__
 #include <immintrin.h>
 #endif
 
+#include "common.h"
+
 #define LINE         128 /* bytes: two cache lines, which processors fetch in pairs */
 #define THREADS_MAX  64
-#define SIZES_MAX    64
 #define SAMPLES      15                 /* of a figure; the median counts */
 #define FAR          ((size_t)64 << 20) /* bytes a thread: memory that no cache holds */
 #define TRIP_SAMPLES 401                /* of the round trip: short and many, so that the median knows no other process */
@@ -74,23 +73,6 @@ struct job {
 	_Alignas(LINE) _Atomic unsigned ping;
 	_Alignas(LINE) _Atomic unsigned pong;
 };
-
-static double now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
-}
-
-static void pause_a_moment(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
 
 static void barrier(struct job *job)
 {
@@ -275,13 +257,6 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void allocate(struct job *job, int n, size_t bytes)
 {
 	for (int i = 0; i < n; i++) {
@@ -326,7 +301,7 @@ static double run(struct job *job, const int *cores)
 		for (int k = 0; k < job->n_samples; k++)
 			first->us[k] = job->workers[i].us[k] > first->us[k] ? job->workers[i].us[k] : first->us[k];
 	}
-	qsort(first->us, (size_t)job->n_samples, sizeof(*first->us), compare_doubles);
+	sort_doubles(first->us, (size_t)job->n_samples);
 	return first->us[job->n_samples / 2];
 }
 
@@ -334,8 +309,7 @@ struct options {
 	int n_ranks;
 	int n_threads;          /* no more than cores */
 	int cores[THREADS_MAX]; /* where thread i runs */
-	size_t sizes[SIZES_MAX];
-	size_t n_sizes;
+	struct sizes sizes;
 	double budget_us; /* for a figure */
 	unsigned limit_s; /* the program's life */
 };
@@ -441,20 +415,6 @@ static void tell_machine(const struct options *o, double trip_us)
 	       can_stream() ? 2 * gigabytes / time_copy(o, STREAMED, FAR) : 0.0, trip_us);
 }
 
-static int parse_sizes(const char *text, struct options *o)
-{
-	char *end;
-
-	for (o->n_sizes = 0; *text && o->n_sizes < SIZES_MAX; text = *end == ',' ? end + 1 : end) {
-		errno = 0;
-		o->sizes[o->n_sizes] = (size_t)strtoull(text, &end, 10);
-		if (errno || end == text || (*end && *end != ',') || o->sizes[o->n_sizes] == 0)
-			return -1;
-		o->n_sizes++;
-	}
-	return *text || o->n_sizes == 0 ? -1 : 0;
-}
-
 static int parse(int argc, char **argv, struct options *o)
 {
 	static const struct option names[] = { { "ranks", 1, NULL, 'n' },
@@ -468,7 +428,7 @@ static int parse(int argc, char **argv, struct options *o)
 		if (c == 'n')
 			bad = (o->n_ranks = atoi(optarg)) < 1 || o->n_ranks > THREADS_MAX;
 		else if (c == 's')
-			bad = parse_sizes(optarg, o) < 0;
+			bad = sizes_parse(optarg, &o->sizes) < 0;
 		else if (c == 'm')
 			bad = (o->budget_us = atof(optarg) * 1e3) <= 0;
 		else if (c == 'l')
@@ -476,7 +436,7 @@ static int parse(int argc, char **argv, struct options *o)
 		else
 			bad = 1;
 	}
-	if (bad || o->n_ranks == 0 || o->n_sizes == 0) {
+	if (bad || o->n_ranks == 0 || o->sizes.n == 0) {
 		fprintf(stderr, "usage: limit --ranks N --sizes BYTES,... [--budget-ms 50] [--limit-s 60]; at most %d ranks\n",
 			THREADS_MAX);
 		return -1;
@@ -510,8 +470,8 @@ int main(int argc, char **argv)
 	if (find_cores(&o) < 0)
 		return 1;
 	trip_us = time_trip(&o);
-	for (size_t i = 0; i < o.n_sizes; i++)
-		tell_size(&o, o.sizes[i], trip_us);
+	for (size_t i = 0; i < o.sizes.n; i++)
+		tell_size(&o, o.sizes.bytes[i], trip_us);
 	tell_machine(&o, trip_us);
 	return 0;
 }

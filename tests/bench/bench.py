@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks' own logic: the harness finds wrong results, what fails is left out and nothing of it stays, rows hold what was
+measured.
+
+    DDL_BUILD=build python3 tests/bench/bench.py
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.dom.minidom
+import zipfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BENCH = os.path.join(HERE, "..", "..", "bench")
+sys.path.insert(0, BENCH)
+sys.dont_write_bytecode = True
+
+import contestants  # noqa: E402 (the path comes first)
+import node  # noqa: E402
+import report  # noqa: E402
+import rounds  # noqa: E402
+from contestants import Case, Contestant, Failure  # noqa: E402
+
+WORK = tempfile.mkdtemp(prefix="ddl-bench-test-")
+BUILDER = None
+PROGRAM = None
+
+
+def setUpModule():
+    global BUILDER, PROGRAM
+    BUILDER = contestants.Builder(WORK)
+    BUILDER.prepare()
+    PROGRAM = BUILDER.program("fake", os.path.join(HERE, "fake.c"), BUILDER.cc, "-std=gnu11", f"-I{contestants.PEERS}")
+
+
+def tearDownModule():
+    shutil.rmtree(WORK, ignore_errors=True)
+
+
+def call(command, env=None):
+    return subprocess.run(command, capture_output=True, timeout=120, check=False, env=env)
+
+
+def fake(fault="", name="fake"):
+    return Contestant(name, PROGRAM, contestants.directly, {"FAKE": fault})
+
+
+def row(**changes):
+    base = {"what": "allreduce", "ranks": 2, "bytes": 8, "type": "float32", "wire": "float32", "buffers": "malloc"}
+    base.update({"ours_us": 2.0, "limit_us": 1.0, "peers": {"a": 3.0, "b": 5.0}, "rounds": 1})
+    return {**base, **changes}
+
+
+class Harness(unittest.TestCase):
+    sizes = [4, 8, 20, 4096, 1 << 20]
+
+    def test_a_right_library_gets_a_time_for_every_size(self):
+        for kind in ("float32", "bfloat16"):
+            for ranks in (1, 2, 3):
+                for more in ({}, {"in_place": True}, {"fresh": True}):
+                    with self.subTest(kind=kind, ranks=ranks, **more):
+                        case = Case(ranks, self.sizes, kind, budget_ms=0.1, **more)
+                        figures = contestants.run_contestant(fake(), case)
+                        self.assertEqual(sorted(figures), self.sizes)
+                        self.assertGreater(min(figures.values()), 0)
+
+    def test_every_kind_of_wrong_result_is_found(self):
+        for fault in ("nothing", "forget", "one", "move"):
+            for kind in ("float32", "bfloat16"):
+                for in_place in (False, True):
+                    with self.subTest(fault=fault, kind=kind, in_place=in_place):
+                        case = Case(3, [4096], kind, budget_ms=0.1, in_place=in_place)
+                        with self.assertRaisesRegex(Failure, "wrong result at 4096 bytes"):
+                            contestants.run_contestant(fake(fault), case)
+
+    def test_a_library_that_cannot_be_opened_is_told(self):
+        with self.assertRaisesRegex(Failure, "ended with status 1: fake: refuses"):
+            contestants.run_contestant(fake("refuse"), Case(1, [8]))
+
+    def test_a_rank_that_dies_ends_the_run_with_its_status_and_the_others(self):
+        with self.assertRaisesRegex(Failure, "ended with status 3"):
+            contestants.run_contestant(fake("die"), Case(3, [8], timeout_s=50))
+        self.assertEqual(running(), [])
+
+    def test_a_run_that_hangs_ends_at_its_limit_and_leaves_no_process(self):
+        with self.assertRaisesRegex(Failure, "signal 14|not done"):
+            contestants.run_contestant(fake("hang"), Case(2, [8], timeout_s=1))
+        self.assertEqual(running(), [])
+
+    def test_a_run_leaves_no_file(self):
+        before = set(os.listdir("/dev/shm")) | set(os.listdir(tempfile.gettempdir()))
+        for fault in ("", "die"):
+            try:
+                contestants.run_contestant(fake(fault), Case(2, [8], budget_ms=0.1))
+            except Failure:
+                pass
+        after = set(os.listdir("/dev/shm")) | set(os.listdir(tempfile.gettempdir()))
+        self.assertEqual([name for name in after - before if name.startswith("ddl-bench-")], [])
+
+    def test_wrong_calls_get_a_sentence(self):
+        calls = {
+            ("--sizes", "0"): "no option, or not with that value",
+            ("--sizes", "8,x"): "no option, or not with that value",
+            ("--type", "float8"): "no option, or not with that value",
+            ("--sizes", "8", "--rank", "2", "--size", "2"): "rank 2 of 2",
+            ("--sizes", "8", "--rank", "0", "--size", "65"): "1 to 64 are possible",
+            ("--rank", "0", "--size", "1"): "are needed",
+        }
+        for arguments, sentence in calls.items():
+            with self.subTest(arguments=arguments):
+                done = call([PROGRAM, *arguments], contestants.environment())
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(sentence, done.stderr.decode())
+
+
+def running():
+    """Processes of the fake library."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+                state = f.read().rpartition(")")[2].split()[0]
+            if os.readlink(f"/proc/{pid}/exe") == os.path.realpath(PROGRAM) and state != "Z":
+                found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+class Limit(unittest.TestCase):
+    def test_it_tells_every_size_and_the_machine(self):
+        case = Case(2, [8, 4096, 100000], budget_ms=0.5)
+        lines, machine = rounds.measure_limit(BUILDER.limit(), case)
+        self.assertEqual(sorted(lines), sorted(case.sizes))
+        for line in lines.values():
+            self.assertGreater(line["us"], machine["flag_round_trip_us"])
+            self.assertGreater(line["exchange_us"], 0)
+        for figure in ("read_GBps", "copy_GBps"):
+            self.assertGreater(machine[figure], 0)
+
+    def test_wrong_calls_get_a_sentence(self):
+        for arguments in (["--ranks", "0", "--sizes", "8"], ["--ranks", "2"], ["--ranks", "2", "--sizes", "8,"], ["--what"]):
+            done = call([BUILDER.limit(), *arguments])
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn("usage: limit", done.stderr.decode())
+
+
+class Rounds(unittest.TestCase):
+    def measure(self, entries, n_rounds, run, seconds=1000.0):
+        cases = [Case(2, [8]), Case(4, [8])]
+        figures, _, _, done = rounds.run_rounds(n_rounds, seconds, cases, entries, None, run)
+        return figures, done
+
+    def test_every_contestant_runs_once_a_round_and_each_round_begins_with_another(self):
+        order = []
+
+        def run(contestant, case):
+            order.append((case.ranks, contestant.name))
+            return {8: 1.0}
+
+        self.measure([rounds.Entry(fake(name=name)) for name in "abc"], 2, run)
+        self.assertEqual(order, [(n, name) for sequence in ("abc", "bca") for n in (2, 4) for name in sequence])
+
+    def test_the_figure_is_the_median_over_the_rounds(self):
+        times = iter([5.0, 1.0, 3.0])
+        figures, done = self.measure([rounds.Entry(fake())], 3, lambda c, case: {8: next(times) if case.ranks == 2 else 7.0})
+        self.assertEqual(done, 3)
+        self.assertEqual(report.median(figures.get(0, 0, 8)), 3.0)
+        self.assertEqual(report.median(figures.get(1, 0, 8)), 7.0)
+
+    def test_who_fails_once_is_left_out_of_that_case_and_not_run_again(self):
+        calls = []
+
+        def run(contestant, case):
+            calls.append((contestant.name, case.ranks))
+            if contestant.name == "a" and case.ranks == 4 and len(calls) > 4:
+                raise Failure("ended with status 1: nothing")
+            return {8: 1.0}
+
+        figures, _ = self.measure([rounds.Entry(fake(name=name)) for name in "ab"], 3, run)
+        self.assertEqual(report.median(figures.get(0, 0, 8)), 1.0)
+        self.assertIsNone(report.median(figures.get(1, 0, 8)))
+        self.assertEqual(len(figures.get(1, 1, 8)), 3)
+        self.assertEqual(calls.count(("a", 4)), 2)
+
+    def test_no_round_begins_that_would_end_too_late(self):
+        figures, done = self.measure([rounds.Entry(fake())], 5, lambda c, case: {8: 1.0}, seconds=-1.0)
+        self.assertEqual((done, len(figures.get(0, 0, 8))), (1, 1))
+
+    def test_ours_is_run_with_its_buffers(self):
+        seen = []
+
+        def run(contestant, case):
+            seen.append(case.buffers)
+            return {8: 1.0}
+
+        self.measure([rounds.Entry(fake(), "ddl_mem"), rounds.Entry(fake())], 1, run)
+        self.assertEqual(seen, ["ddl_mem", "malloc"] * 2)
+
+
+class Node(unittest.TestCase):
+    def test_rows_hold_what_was_measured_and_null_where_nothing_was(self):
+        a = node.parse_arguments(["--ranks", "2", "--sizes", "8", "--types", "float32", "--peers", "openmpi,mpich,gloo"])
+        cases = node.make_cases(a)
+        entries = [rounds.Entry(fake(name="ddl")), rounds.Entry(fake(name="openmpi")), rounds.Entry(fake(name="gloo"))]
+        figures = rounds.Figures()
+        for us in (4.0, 2.0):
+            figures.add(0, 0, {8: us})
+            figures.add(0, 1, {8: us * 10})
+            figures.add(0, 2, {8: us})
+        figures.leave_out(0, 2, "ended")
+        limits = {(0, 8): [{"us": 1.0, "exchange_us": 1.5}]}
+        rows = node.make_rows(a, cases, entries, figures, limits, 2)
+        self.assertEqual([r["buffers"] for r in rows], ["ddl_mem", "malloc"])
+        self.assertIsNone(rows[0]["ours_us"])
+        for r in rows:
+            self.assertEqual(r["peers"], {"openmpi": 30.0, "mpich": None, "gloo": None})
+            keys = ("what", "ranks", "bytes", "type", "wire", "rounds")
+            self.assertEqual([r[key] for key in keys], ["allreduce", 2, 8, "float32", "float32", 2])
+            self.assertEqual((r["limit_us"], r["exchange_us"]), (1.0, 1.5))
+        self.assertEqual(rows[1]["ours_us"], 3.0)
+
+    def test_the_short_form_measures_bfloat16_of_one_number_of_ranks(self):
+        cases = node.make_cases(node.parse_arguments(["--short"]))
+        self.assertEqual([(c.type, c.ranks) for c in cases], [("float32", 2), ("float32", 4), ("bfloat16", 2)])
+        self.assertEqual(min(cases[2].sizes), 1 << 20)
+
+    def test_wrong_words_are_refused(self):
+        for arguments in (["--peers", "nccl"], ["--sizes", "8,0"], ["--ranks", "two"], ["--types", "int8"], ["--what"]):
+            done = call([sys.executable, os.path.join(BENCH, "node.py"), *arguments])
+            self.assertEqual(done.returncode, 2, arguments)
+
+    def test_without_ddl_it_fails_and_still_writes_rows(self):
+        with tempfile.TemporaryDirectory(dir=WORK) as out:
+            command = [sys.executable, os.path.join(BENCH, "node.py"), "--build", WORK, "--out", out, "--peers", "none"]
+            done = call([*command, "--sizes", "8", "--ranks", "2", "--rounds", "1", "--budget-ms", "1"])
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("build them with", done.stderr.decode())
+            with open(os.path.join(out, "node.json"), encoding="ascii") as f:
+                rows = json.load(f)
+        self.assertEqual([(r["ours_us"], r["peers"]) for r in rows], [(None, {})] * 4)
+        self.assertGreater(min(r["limit_us"] for r in rows), 0)
+
+    def test_ddl_is_measured_and_right(self):
+        build = os.environ.get("DDL_BUILD", "")
+        if not os.path.exists(os.path.join(build, "bin", "ddl")):
+            self.skipTest("DDL_BUILD names no folder that ddl was built in")
+        builder = contestants.Builder(WORK)
+        builder.build = os.path.abspath(build)
+        ours = contestants.find_ddl(builder)
+        for kind in ("float32", "bfloat16"):
+            for buffers in ["malloc"] + ["ddl_mem"] * contestants.has_ddl_memory(ours):
+                for in_place in (False, True):
+                    case = Case(2, [8, 4096, 1 << 20], kind, buffers=buffers, budget_ms=1, in_place=in_place)
+                    self.assertGreater(min(contestants.run_contestant(ours, case).values()), 0)
+
+
+class Report(unittest.TestCase):
+    def test_a_table_tells_ratios(self):
+        text = report.table([row(), row(bytes=1 << 20, ours_us=None, peers={"a": 300.0, "b": None})])
+        lines = [" ".join(line.split()) for line in text.splitlines()]
+        self.assertEqual(lines[2], "allreduce, 2 ranks, float32, our buffers from malloc")
+        self.assertEqual(lines[3], "size ours limit ours/limit a b fastest peer")
+        self.assertEqual(lines[4], "8 B 2.00 1.00 2.00 3.00 (1.50) 5.00 (2.50) a (1.50)")
+        self.assertEqual(lines[5], "1 MiB - 1.00 - 300 (-) - (-) a (-)")
+
+    def test_groups_differ_in_all_but_the_size(self):
+        rows = [row(), row(bytes=16), row(buffers="ddl_mem"), row(ranks=4), row(wire="bfloat16")]
+        self.assertEqual([len(members) for members in report.groups(rows).values()], [2, 1, 1, 1])
+
+    def test_sizes_are_shown_in_whole_units(self):
+        shown = {8: "8 B", 1024: "1 KiB", 1500: "1500 B", 1 << 20: "1 MiB", 3 << 19: "1536 KiB"}
+        self.assertEqual({n: report.show_bytes(n) for n in shown}, shown)
+
+    def test_json_comes_back_as_it_was(self):
+        path = os.path.join(WORK, "rows.json")
+        report.write_json(path, [row(ours_us=None)])
+        with open(path, encoding="ascii") as f:
+            text = f.read()
+        self.assertEqual(json.loads(text), [row(ours_us=None)])
+        self.assertIn("null", text)
+
+    def test_a_plot_is_an_svg_with_every_curve(self):
+        if not shutil.which("gnuplot"):
+            self.skipTest("gnuplot is not here")
+        svg = os.path.join(WORK, "x.svg")
+        self.assertEqual(report.plot([row(), row(bytes=1 << 20), row(buffers="ddl_mem", ours_us=None)], svg, "title"), "")
+        text = xml.dom.minidom.parse(svg).toxml()
+        for label in ("ddl (malloc)", ">a<", ">b<", "limit", "1 MiB"):
+            self.assertIn(label, text)
+        self.assertNotIn("ddl (ddl_mem)", text)
+
+    def test_nothing_measured_is_no_plot(self):
+        self.assertIn("no plot", report.plot([], os.path.join(WORK, "y.svg"), "title"))
+
+
+class Contestants(unittest.TestCase):
+    def test_variables_of_launchers_do_not_come_through(self):
+        os.environ["SLURM_JOB_ID"], os.environ["DDL_ALGO"] = "7", "ring"
+        env = contestants.environment({"I_MPI_PIN": "0"})
+        del os.environ["SLURM_JOB_ID"], os.environ["DDL_ALGO"]
+        self.assertNotIn("SLURM_JOB_ID", env)
+        self.assertEqual((env["DDL_ALGO"], env["I_MPI_PIN"]), ("ring", "0"))
+
+    def test_what_does_not_build_is_told_with_the_compilers_complaint(self):
+        source = os.path.join(WORK, "bad.c")
+        with open(source, "w", encoding="ascii") as f:
+            f.write("int main(void) { return unheard_of; }\n")
+        with self.assertRaisesRegex(Failure, "does not build: .*unheard_of"):
+            BUILDER.program("bad", source, BUILDER.cc)
+
+    def test_a_program_that_is_not_there_is_told(self):
+        with self.assertRaisesRegex(Failure, "cannot start /nonexistent/program"):
+            contestants.execute([["/nonexistent/program"]], 5)
+
+    def wheel(self, files):
+        path = os.path.join(WORK, "some-1.0.whl")
+        with zipfile.ZipFile(path, "w") as z:
+            for name, text in files.items():
+                z.writestr("some-1.0.data/data/" + name, text)
+        return path
+
+    def test_wheels_are_unpacked_without_static_libraries_and_with_equal_files_once(self):
+        root = os.path.join(WORK, "root")
+        files = {"lib/libx.so": "same", "lib/libx.so.1": "same", "lib/libx.a": "static", "bin/IMB-MPI1": "b"}
+        contestants.unpack(self.wheel(files), root)
+        self.assertEqual(sorted(os.listdir(os.path.join(root, "lib"))), ["libx.so", "libx.so.1"])
+        self.assertEqual(os.stat(os.path.join(root, "lib", "libx.so")).st_nlink, 2)
+        self.assertFalse(os.path.exists(os.path.join(root, "bin")))
+
+    def test_a_wheel_cannot_write_elsewhere(self):
+        with self.assertRaisesRegex(Failure, "outside"):
+            contestants.unpack(self.wheel({"../../evil": "x"}), os.path.join(WORK, "root2"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
