@@ -14,7 +14,7 @@
 #include "shape.h"
 #include "share.h"
 
-enum { STREAM_BYTES_MIN = 4 * 1024 * 1024 }; /* results from this size on do not stay in the caches anyway */
+enum { STREAM_BYTES_MIN = 8 * 1024 * 1024 }; /* results from this size on do not stay in the caches anyway */
 
 uint64_t ddl__now_ns(void)
 {
@@ -461,6 +461,7 @@ static bool run_slice(struct ddl_request *r, uint32_t index)
 		out = ddl__share_place(r, lane, step, offset, bytes);
 		placed = out != NULL;
 		if (!out && lend(r, lane, step, offset, n)) {
+			r->lent++;
 			next_slice(r, lane, step);
 			return true;
 		}
@@ -475,6 +476,7 @@ static bool run_slice(struct ddl_request *r, uint32_t index)
 		compute_native(r, step, offset, n, in, out, placed);
 	else
 		compute(r, step, offset, n, in, out);
+	r->placed += placed;
 	if (placed)
 		lane->tx_ops->tx_placed(lane->tx, bytes);
 	else if (out)
