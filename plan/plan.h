@@ -57,8 +57,8 @@ struct ddl__plan_request {                    /* what a plan is made of */
 
 /*
  * Builds a plan: cuts the request's nodes out of the topology, orders children by name (natural order), drops switches with a
- * single child; nodes that the topology does not have hang below the root, last. order=slurm: one switch, nodes as given. The ratios
- * of the option uplink are counted by the levels of the topology, whatever is dropped.
+ * single child; nodes that the topology does not have hang below the root, last. order=slurm: one switch, nodes as given. The
+ * ratios of the option uplink are counted by the levels of the topology, whatever is dropped.
  * Returns 0; -EINVAL (no node, a name twice or with reserved characters); -ENOMEM. *plan is freed with ddl__plan_destroy().
  */
 int ddl__plan_create(const struct ddl__plan_request *request, struct ddl__plan **plan, struct ddl_error *err);
@@ -66,7 +66,7 @@ int ddl__plan_create(const struct ddl__plan_request *request, struct ddl__plan *
 /*
  * A plan for other nodes of the same tree: exactly the n nodes named stay, with these tasks (NULL: not known), in the order of
  * the plan; those that the plan does not have hang below the root, last, in natural order; switches with a single child are
- * dropped. Job, source, options, rails, link speeds and ratios are those of plan, which is not changed. No O(n^2): for 10,000 nodes.
+ * dropped. Job, source, options, rails, link speeds and ratios are those of plan, which is not changed. 10,000 nodes: no O(n^2).
  * Returns 0; -EINVAL (no node, a name twice or with reserved characters); -ENOMEM. *result is freed with ddl__plan_destroy().
  */
 int ddl__plan_restrict(const struct ddl__plan *plan, const char *const *names, const uint32_t *tasks, size_t n,

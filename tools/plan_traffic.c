@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plan_traffic.c - `ddl plan --traffic`: the bytes that an all-reduce moves over each link, each way, counted step by step in the
- * schedules of all ranks. Only what a rank on one node sends to a rank on another crosses links: those of both nodes, and the uplinks
- * of the switches between them. Headers of packets are not counted.
+ * schedules of all ranks. Only what a rank on one node sends to a rank on another crosses links: those of both nodes, and the
+ * uplinks of the switches between them. Headers of packets are not counted.
  */
 #include <errno.h>
 #include <stdlib.h>

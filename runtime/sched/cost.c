@@ -76,8 +76,8 @@ static double uplink_GBps(const struct uplinks *u, const struct ddl__vertex *ver
 }
 
 /*
- * Goes over the uplinks below a vertex. Of a level the slowest link per rank counts where all ranks send (uplink_GBps is that of one
- * rank until all is seen), and the slowest where one does.
+ * Goes over the uplinks below a vertex. Of a level the slowest link per rank counts where all ranks send (uplink_GBps is that of
+ * one rank until all is seen), and the slowest where one does.
  */
 static struct below take_uplinks(const struct uplinks *u, const struct ddl__vertex *vertex)
 {
@@ -141,8 +141,8 @@ static bool joins(const struct ddl__model *model, uint32_t level)
 }
 
 /*
- * The level at which blocks of so many neighbours in ring order meet. Where they do not divide the ranks of a vertex, some block lies
- * across two vertices: then it is a higher one.
+ * The level at which blocks of so many neighbours in ring order meet. Where they do not divide the ranks of a vertex, some block
+ * lies across two vertices: then it is a higher one.
  */
 static uint32_t level_of(const struct ddl__model *model, uint64_t ranks)
 {

@@ -51,9 +51,9 @@ struct ddl__dimension {   /* of a multi-level algorithm */
 
 /*
  * The model of a layout: the speed of its nodes' links where it is known, default latencies and bandwidths for the rest. An uplink
- * has the speed that the plan tells: the links of the nodes below by the ratio of oversubscription; LinkSpeed in Mbit/s; or LinkSpeed
- * without a unit, of which the slowest counts as a node's link. Of other uplinks the worst is assumed, that they are as narrow as a
- * node's link: that rules out what would suffer, and costs those nothing that cross an uplink once.
+ * has the speed that the plan tells: the links of the nodes below by the ratio of oversubscription; LinkSpeed in Mbit/s; or
+ * LinkSpeed without a unit, of which the slowest counts as a node's link. Of other uplinks the worst is assumed, that they are as
+ * narrow as a node's link: that rules out what would suffer, and costs those nothing that cross an uplink once.
  */
 void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout);
 
@@ -64,8 +64,8 @@ void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout)
 size_t ddl__model_dimensions(const struct ddl__model *model, struct ddl__dimension *dimensions);
 
 /*
- * Time in which blocks of `group` neighbours in ring order send `bytes` from each of their ranks to ranks that they meet at a level:
- * the slowest of the node's link, which its ranks share, and the uplinks up to there, which the ranks below them share.
+ * Time in which blocks of `group` neighbours in ring order send `bytes` from each of their ranks to ranks that they meet at a
+ * level: the slowest of the node's link, which its ranks share, and the uplinks up to there, which the ranks below them share.
  */
 double ddl__model_transfer_us(const struct ddl__model *model, uint32_t level, double group, double bytes);
 
