@@ -325,6 +325,14 @@ static char *place(const struct ddl_request *r, uint8_t buffer, uint64_t element
 	return base ? base + element * r->kernels->type_bytes : NULL;
 }
 
+static void reduce_many(const struct ddl_request *r, const struct ddl__step *step, uint64_t offset, size_t n, void *dst)
+{
+	const void *src[DDL__SOURCES_MAX];
+	for (uint32_t k = 0; k < step->sources; k++)
+		src[k] = place(r, step->src_buffer, step->src + k * step->stride + offset);
+	r->kernels->reduce_many(&dst, 1, src, step->sources, n, step->final ? r->comm->size : 1, 0);
+}
+
 /* The work of one slice on memory. in: the slice received; out: the slot to be sent. */
 static void compute(const struct ddl_request *r, const struct ddl__step *step, uint64_t offset, size_t n, const void *in, void *out)
 {
@@ -361,6 +369,9 @@ static void compute(const struct ddl_request *r, const struct ddl__step *step, u
 	case DDL__SEND_STORE:
 		k->encode(out, src, n);
 		k->decode(dst, out, n);
+		break;
+	case DDL__REDUCE_MANY:
+		reduce_many(r, step, offset, n, dst);
 		break;
 	}
 }

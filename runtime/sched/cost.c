@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "schedule.h"
+
 #define NODE_LATENCY_US    4.0
 #define NETWORK_LATENCY_US 40.0
 #define SWITCH_LATENCY_US  1.0 /* more for every switch higher up */
@@ -14,6 +16,7 @@
 #define REDUCE_GBPS        8.0
 #define NETWORK_GBPS       1.25
 #define MESSAGE_US         4.0 /* the work of one message more at the same time */
+#define NODE_MESSAGE_US    0.2 /* the same through memory */
 
 static uint32_t ranks_below(const struct ddl__layout *layout, const struct ddl__vertex *vertex, struct ddl__model *model,
 			    uint32_t *height)
@@ -321,4 +324,16 @@ double ddl__cost_direct(const struct ddl__model *model, double bytes)
 	return 2 * (model->level[top].latency_us + (n - 1) * MESSAGE_US +
 		    ddl__model_transfer_us(model, top, n, (n - 1) / n * bytes)) +
 	       reduce_us(model, (n - 1) / n * bytes);
+}
+
+double ddl__cost_exchange(const struct ddl__model *model, double bytes)
+{
+	double n = model->n_ranks;
+	uint32_t top = level_of(model, model->n_ranks);
+	if (n < 2)
+		return 0;
+	if (n > DDL__SOURCES_MAX)
+		return ddl__cost_doubling(model, bytes);
+	return model->level[top].latency_us + (n - 1) * (top == 0 ? NODE_MESSAGE_US : MESSAGE_US) +
+	       ddl__model_transfer_us(model, top, n, (n - 1) * bytes) + reduce_us(model, (n - 1) * bytes);
 }

@@ -42,6 +42,7 @@ enum ddl__step_kind {                            /* rx: the slice received; tx: 
 		      DDL__RECV_STORE_SEND = 6, /* tx = rx, dst = rx */
 		      DDL__COPY = 7,            /* dst = src */
 		      DDL__SEND_STORE = 8,      /* tx = src, dst = tx: the sender keeps what it sent, not what it had */
+		      DDL__REDUCE_MANY = 9,     /* dst = op(src, src + stride, ...), so many sources, in one pass */
 };
 
 enum ddl__buffer {
@@ -51,7 +52,8 @@ enum ddl__buffer {
 	DDL__BUFFERS = 3, /* how many there are */
 };
 
-#define DDL__NO_WAIT UINT32_MAX
+#define DDL__NO_WAIT     UINT32_MAX
+#define DDL__SOURCES_MAX 64
 
 struct ddl__step {
 	uint8_t kind;       /* enum ddl__step_kind */
@@ -65,6 +67,8 @@ struct ddl__step {
 	uint64_t src;       /* offset in elements */
 	uint64_t dst;       /* offset in elements */
 	uint64_t count;     /* elements; 0: one slice without bytes (a signal) */
+	uint64_t stride;    /* of reduce-many: elements from source to source */
+	uint32_t sources;   /* of reduce-many: how many, 1 ... DDL__SOURCES_MAX */
 };
 
 struct ddl__steps {              /* a lane */
@@ -144,6 +148,8 @@ void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t
  *   tree           all-reduce: reduced and broadcast along two binary trees, pipelined
  *   direct         all-reduce: every chunk straight to its owner, the result straight to all
  *   knomial        all-reduce: reduced and broadcast along a tree of radix 4, for short messages
+ *   exchange       all-reduce: everybody's input straight to everybody, for the shortest messages; of more than DDL__SOURCES_MAX ranks
+ *                  it is doubling
  *   chain          broadcast: from the root along the ring order, pipelined
  *   ring_blocks    reduce-scatter, all-gather: the halves of ring, blocks of any size
  *   bruck          reduce-scatter, all-gather: ceil(log2 N) rounds, for short blocks
@@ -162,6 +168,7 @@ int ddl__build_halving(const struct ddl__build *build, struct ddl__schedule **sc
 int ddl__build_tree(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_direct(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_knomial(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_exchange(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_chain(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_ring_reduce_scatter(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_ring_allgather(const struct ddl__build *build, struct ddl__schedule **schedule);

@@ -28,6 +28,8 @@ const struct ddl__algorithm ddl__algorithms[] = {
 	{ 8, DDL__ALLREDUCE, "direct", "straight to the owners and back; one rounding however many ranks", ddl__build_direct,
 	  ddl__cost_direct },
 	{ 9, DDL__ALLREDUCE, "knomial", "up and down a tree of radix 4; short messages", ddl__build_knomial, ddl__cost_knomial },
+	{ 10, DDL__ALLREDUCE, "exchange", "everything straight to everybody, one hop; the shortest messages", ddl__build_exchange,
+	  ddl__cost_exchange },
 	{ 2, DDL__BROADCAST, "chain", "pipelined chain from the root along the ring order", ddl__build_chain, NULL },
 	{ 3, DDL__BARRIER, "dissemination", "log2 N rounds of signals", ddl__build_dissemination, NULL },
 	{ 20, DDL__REDUCE_SCATTER, "ring", "around the plan's ring; bandwidth-optimal", ddl__build_ring_reduce_scatter,

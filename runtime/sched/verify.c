@@ -177,6 +177,27 @@ static int reduce_element(const struct world *w, int rank, uint32_t lane, const 
 	return 0;
 }
 
+/* Reduces the step's sources, of which the first's element is i, into set. */
+static int reduce_sources(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t i, uint64_t *set,
+			  uint64_t *origin, bool *final)
+{
+	const struct rank *r = &w->ranks[rank];
+	int rc = read_element(w, rank, lane, step, i);
+	if (rc < 0)
+		return rc;
+	memcpy(set, set_of(w, rank, step->src_buffer, i), w->words * sizeof(*set));
+	*origin = r->cells[step->src_buffer][i].origin;
+	for (uint32_t k = 1; k < step->sources; k++) {
+		*final = k == 1 && r->cells[step->src_buffer][i].final;
+		rc = read_element(w, rank, lane, step, i + k * step->stride);
+		rc = rc ? rc : reduce_element(w, rank, lane, step, i + k * step->stride, set, *origin, final);
+		if (rc < 0)
+			return rc;
+	}
+	*final = step->final;
+	return 0;
+}
+
 static bool reduces(uint8_t kind)
 {
 	return kind == DDL__RECV_REDUCE || kind == DDL__RECV_REDUCE_SEND || kind == DDL__RECV_REDUCE_STORE_SEND;
@@ -188,9 +209,13 @@ static int apply(const struct world *w, int rank, uint32_t lane, const struct dd
 	int rc = 0;
 	for (uint64_t e = 0; rc == 0 && e < slice->count; e++) {
 		uint64_t *set = slice->sets + e * w->words, src = step->src + offset + e;
-		if (ddl__step_reads(step->kind))
+		if (step->kind == DDL__REDUCE_MANY)
+			rc = reduce_sources(w, rank, lane, step, src, set, &slice->origin[e], &slice->final[e]);
+		else if (ddl__step_reads(step->kind))
 			rc = read_element(w, rank, lane, step, src);
-		if (rc == 0 && ddl__step_reads(step->kind) && reduces(step->kind))
+		if (step->kind == DDL__REDUCE_MANY)
+			;
+		else if (rc == 0 && ddl__step_reads(step->kind) && reduces(step->kind))
 			rc = reduce_element(w, rank, lane, step, src, set, slice->origin[e], &slice->final[e]);
 		else if (rc == 0 && ddl__step_reads(step->kind)) {
 			memcpy(set, set_of(w, rank, step->src_buffer, src), w->words * sizeof(*set));
@@ -403,10 +428,12 @@ static int check_shape(const struct world *w)
 						      from);
 			for (uint32_t i = 0; i < lane->n; i++) {
 				const struct ddl__step *step = &lane->steps[i];
-				if (step->kind < DDL__SEND || step->kind > DDL__SEND_STORE || step->src_buffer >= DDL__BUFFERS ||
+				if (step->kind < DDL__SEND || step->kind > DDL__REDUCE_MANY || step->src_buffer >= DDL__BUFFERS ||
 				    step->dst_buffer >= DDL__BUFFERS)
 					return ddl__error_set(w->err, -EPROTO, "rank %d lane %u step %u: unknown kind or buffer", r,
 							      l, i);
+				if (step->kind == DDL__REDUCE_MANY && (step->sources < 1 || step->sources > DDL__SOURCES_MAX))
+					return fault(w, r, l, step, "has no sources, or too many", step->sources);
 				if ((ddl__step_sends(step->kind) && to < 0) || (ddl__step_receives(step->kind) && from < 0))
 					return fault(w, r, l, step, "has no peer", 0);
 				if ((step->lend && step->kind != DDL__SEND && step->kind != DDL__SEND_STORE) ||

@@ -516,6 +516,76 @@ static void what_must_not_be_shared_is_found(void **state)
 	world_plan_fini(&w);
 }
 
+/* ---- reductions of many sources, in exchange: the last step of the last lane ---- */
+
+static struct ddl__step *reduction(struct set *s)
+{
+	struct ddl__steps *lane = &s->s[1]->lanes[s->s[1]->n_lanes - 1];
+	return &lane->steps[lane->n - 1];
+}
+
+static void one_source_twice(struct set *s)
+{
+	reduction(s)->stride = 0;
+}
+
+static void one_source_less(struct set *s)
+{
+	reduction(s)->sources--;
+}
+
+static void one_source_more(struct set *s)
+{
+	reduction(s)->src += 2 * reduction(s)->stride;
+	reduction(s)->sources = 9;
+}
+
+static void no_sources(struct set *s)
+{
+	reduction(s)->sources = 0;
+}
+
+static void shifted_sources(struct set *s)
+{
+	reduction(s)->stride--;
+}
+
+static void not_waiting_for_all(struct set *s)
+{
+	s->s[1]->lanes[1].steps[1].wait_lane = DDL__NO_WAIT;
+}
+
+static void broken_reductions_of_many_sources_are_rejected(void **state)
+{
+	static const struct {
+		void (*damage)(struct set *set);
+		const char *says;
+	} cases[] = {
+		{ one_source_twice, "a second time" },   { one_source_less, "not the reduction" },
+		{ one_source_more, "out of bounds" },    { no_sources, "has no sources" },
+		{ shifted_sources, "different places" }, { not_waiting_for_all, "without waiting for it" },
+	};
+	struct world_plan w;
+	struct ddl__layout *layout;
+	struct ddl__candidate exchange;
+	assert_int_equal(random_plan(5, 4, 1, 0, &w), 0);
+	assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, 4, &layout), 0);
+	assert_int_equal(ddl__select(DDL__ALLREDUCE, "exchange", &exchange, NULL), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct ddl_error err = { 0 };
+		struct set set;
+		build_all(layout, exchange.algorithm, 16, 1, 0, -1, &set);
+		assert_int_equal(prove(&set, DDL__ALLREDUCE, 16, -1, false, &err), 0);
+		cases[i].damage(&set);
+		int rc = prove(&set, DDL__ALLREDUCE, 16, -1, false, &err);
+		if (rc != -EPROTO || !strstr(err.text, cases[i].says))
+			fail_msg("case %zu: rc %d, \"%s\" where \"%s\" was expected", i, rc, err.text, cases[i].says);
+		free_all(&set);
+	}
+	ddl__layout_destroy(layout);
+	world_plan_fini(&w);
+}
+
 static void lanes_that_touch_the_same_element_without_a_wait_are_rejected(void **state)
 {
 	struct world_plan w;
@@ -605,6 +675,7 @@ int main(void)
 		cmocka_unit_test(steps_and_bytes_of_the_ring_are_those_of_the_formula),
 		cmocka_unit_test(broken_schedules_are_rejected),
 		cmocka_unit_test(what_must_not_be_shared_is_found),
+		cmocka_unit_test(broken_reductions_of_many_sources_are_rejected),
 		cmocka_unit_test(lanes_that_touch_the_same_element_without_a_wait_are_rejected),
 		cmocka_unit_test(a_barrier_without_its_waits_is_rejected),
 		cmocka_unit_test(an_algorithm_that_does_not_exist_is_refused_with_those_that_do),

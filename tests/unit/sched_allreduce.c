@@ -117,12 +117,18 @@ static struct cost cost_of_knomial(struct size z)
 	return (struct cost){ 2 * depth, 2 * (z.n - 1) * z.s, children * z.s };
 }
 
+/* One round; more ranks than a reduction takes at once: doubling. */
+static struct cost cost_of_exchange(struct size z)
+{
+	return z.n > DDL__SOURCES_MAX ? cost_of_doubling(z) : (struct cost){ 1, z.n * (z.n - 1) * z.s, (z.n - 1) * z.s };
+}
+
 static const struct {
 	const char *name;
 	struct cost (*cost)(struct size size);
 } formulas[] = {
-	{ "ring", cost_of_ring },     { "doubling", cost_of_doubling }, { "halving", cost_of_halving },
-	{ "direct", cost_of_direct }, { "tree", cost_of_tree },         { "knomial", cost_of_knomial },
+	{ "ring", cost_of_ring }, { "doubling", cost_of_doubling }, { "halving", cost_of_halving },   { "direct", cost_of_direct },
+	{ "tree", cost_of_tree }, { "knomial", cost_of_knomial },   { "exchange", cost_of_exchange },
 };
 
 /* ---- counting ---- */

@@ -234,7 +234,7 @@ assert [u["rank_order_up"] for u in plan["uplinks"]] == [3, 3, 2]'
 @test "perf --explore measures every algorithm and writes what DDL_TUNE takes" {
 	ranks 3 allreduce --sizes 8,64K --iters 2 --warmup 1 --check --csv --explore "$BATS_TEST_TMPDIR/tuning"
 	cat "$BATS_TEST_TMPDIR/out.0" "$BATS_TEST_TMPDIR/tuning"
-	for algorithm in ring multiring doubling halving tree direct knomial; do grep -q ",$algorithm," "$BATS_TEST_TMPDIR/out.0"; done
+	for algorithm in ring multiring doubling halving tree direct knomial exchange; do grep -q ",$algorithm," "$BATS_TEST_TMPDIR/out.0"; done
 	[ "$(grep -c ^allreduce "$BATS_TEST_TMPDIR/tuning")" = "$(grep -c ^allreduce, "$BATS_TEST_TMPDIR/out.0")" ]
 	ranks 4 allreduce --sizes 64K --iters 1 --json --explore "$BATS_TEST_TMPDIR/split"
 	grep -q ' multiring:2x2 ' "$BATS_TEST_TMPDIR/split"
