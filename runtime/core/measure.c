@@ -2,9 +2,10 @@
 /*
  * measure.c - what all-reduces take here, before the first one is chosen.
  *
- * At each of a few sizes candidates run in turns, ROUNDS times, each for about SLOT_US or MAX_STARTS starts; the slowest rank's time
- * counts, and of the rounds the median. What was several times slower than the best is not measured at larger sizes, and what the
- * model puts far behind is not measured at all. Every decision is made of times that all ranks agreed on.
+ * At each of a few sizes candidates run in turns, in rounds, each for about SLOT_US or MAX_STARTS starts; the slowest rank's time
+ * counts, and of the rounds the shortest: what others do to the machine meanwhile only adds. What was much slower than the best is
+ * not measured at larger sizes, and what the model puts far behind is not measured at all. The largest size is one that shows what
+ * links carry in the long run, not what their queues take at once. Every decision is made of times that all ranks agreed on.
  *
  * What an earlier job kept for the same nodes is confirmed first: the best two of each size run once. Where one of them takes far
  * more or less than it did, everything is measured again.
@@ -22,17 +23,19 @@
 
 enum {
 	ROUNDS = 3,
+	LARGE_ROUNDS = 2, /* of the two largest sizes */
 	SLOT_US = 6000,   /* of a candidate in a round */
 	MAX_STARTS = 30,  /* in a slot */
 	AT_ONCE = 9,      /* candidates of a size */
 	HOPELESS = 6,     /* times the least prediction */
-	SLOW = 3,         /* times the shortest measured at the size before */
 	WIDE_RANKS = 128, /* more do not measure what connects each rank with every other */
 };
 
+#define SLOW  3.0 /* times the shortest measured at the size before: not measured any more */
+#define LATE  1.5 /* the same at the largest size */
 #define DRIFT 1.5 /* times what it was: the network, or its use, is another */
 
-static const uint64_t sizes[] = { 1024, 8192, 32768, 131072, 524288 };
+static const uint64_t sizes[] = { 1024, 8192, 32768, 131072, 524288, 2097152 };
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 struct measure {
@@ -49,7 +52,7 @@ struct contestant {
 	struct ddl__candidate candidate;
 	struct ddl_request *request; /* owned */
 	int starts;                  /* in a slot */
-	double us[ROUNDS];           /* of one start */
+	double us;                   /* of one start */
 };
 
 static int run(struct measure *m, struct ddl_request *request)
@@ -81,7 +84,7 @@ static bool was_slow(const struct measure *m, const struct ddl__candidate *candi
 	if (size == 0 || ddl__tuning_find(m->tuning, sizes[size - 1], &best) < 0)
 		return false;
 	double ns = ddl__tuning_time(m->tuning, candidate, sizes[size - 1]);
-	return ns > SLOW * ddl__tuning_time(m->tuning, &best, sizes[size - 1]);
+	return ns > (size == N_SIZES - 1 ? LATE : SLOW) * ddl__tuning_time(m->tuning, &best, sizes[size - 1]);
 }
 
 /* Chooses who runs at a size. Returns how many. */
@@ -95,7 +98,8 @@ static size_t invite(const struct measure *m, size_t size, struct contestant *co
 	ddl__select(DDL__ALLREDUCE, NULL, &contestants[invited++].candidate, NULL); /* the ring is always among them */
 	for (size_t i = 0; i < n && invited < AT_ONCE; i++) {
 		const struct ddl__candidate *c = &candidates[i];
-		bool wide = c->algorithm->build == ddl__build_direct && m->comm->size > WIDE_RANKS;
+		bool wide = (c->algorithm->build == ddl__build_direct || c->algorithm->build == ddl__build_exchange) &&
+			    m->comm->size > WIDE_RANKS;
 		bool hopeless = ddl__candidate_cost(c, &model, bytes) >
 				HOPELESS * ddl__candidate_cost(&candidates[0], &model, bytes);
 		if (!wide && !hopeless && !was_slow(m, c, size) && !ddl__candidate_same(c, &contestants[0].candidate))
@@ -113,33 +117,28 @@ static int prepare(struct measure *m, struct contestant *c, uint64_t bytes)
 	options.algorithm = ddl__candidate_text(&c->candidate, name);
 	int rc = ddl_allreduce_init(m->buffer, m->buffer, bytes / sizeof(float), DDL_FLOAT32, DDL_SUM, m->comm, &options,
 				    &c->request, m->err);
-	rc = rc ? rc : time_starts(m, c->request, 1, &us); /* makes the connections */
-	rc = rc ? rc : time_starts(m, c->request, 1, &us);
+	for (int warm = bytes > sizes[0]; rc == 0 && warm < 2; warm++) /* the first size makes the connections */
+		rc = time_starts(m, c->request, 1, &us);
 	if (rc < 0)
 		return rc;
 	c->starts = us * MAX_STARTS < SLOT_US ? MAX_STARTS : us * 2 > SLOT_US ? 1 : (int)(SLOT_US / us);
 	return 0;
 }
 
-static int by_time(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-/* Runs them in turns, and sorts each one's times. */
+/* Runs them in turns. */
 static int compete(struct measure *m, struct contestant *contestants, size_t n, uint64_t bytes, int rounds)
 {
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < n; i++)
 		rc = prepare(m, &contestants[i], bytes);
 	for (int round = 0; round < rounds; round++)
-		for (size_t i = 0; rc == 0 && i < n; i++)
-			rc = time_starts(m, contestants[i].request, contestants[i].starts, &contestants[i].us[round]);
-	for (size_t i = 0; i < n; i++) {
-		qsort(contestants[i].us, (size_t)rounds, sizeof(contestants[i].us[0]), by_time);
+		for (size_t i = 0; rc == 0 && i < n; i++) {
+			double us;
+			rc = time_starts(m, contestants[i].request, contestants[i].starts, &us);
+			contestants[i].us = round == 0 || us < contestants[i].us ? us : contestants[i].us;
+		}
+	for (size_t i = 0; i < n; i++)
 		ddl_request_free(contestants[i].request);
-	}
 	return rc;
 }
 
@@ -147,10 +146,9 @@ static int measure_size(struct measure *m, size_t size)
 {
 	struct contestant contestants[AT_ONCE] = { 0 };
 	size_t n = invite(m, size, contestants);
-	int rc = compete(m, contestants, n, sizes[size], ROUNDS);
+	int rc = compete(m, contestants, n, sizes[size], size + 2 < N_SIZES ? ROUNDS : LARGE_ROUNDS);
 	for (size_t i = 0; rc == 0 && i < n; i++)
-		ddl__tuning_add(m->tuning, sizes[size], &contestants[i].candidate,
-				(uint64_t)(contestants[i].us[ROUNDS / 2] * 1000) + 1);
+		ddl__tuning_add(m->tuning, sizes[size], &contestants[i].candidate, (uint64_t)(contestants[i].us * 1000) + 1);
 	return rc;
 }
 
@@ -187,7 +185,7 @@ static int confirm(struct measure *m, bool *holds)
 		rc = compete(m, two, n, sizes[s], 1);
 		for (size_t i = 0; rc == 0 && i < n; i++) {
 			double was = ddl__tuning_time(m->tuning, &two[i].candidate, sizes[s]) / 1000;
-			*holds = *holds && two[i].us[0] < was * DRIFT && was < two[i].us[0] * DRIFT;
+			*holds = *holds && two[i].us < was * DRIFT && was < two[i].us * DRIFT;
 		}
 	}
 	return rc;
