@@ -3,6 +3,7 @@
 # build/lib, the Slurm plugin in build/lib/slurm/spank_ddl.so.
 #
 #   make PREFIX=/usr DESTDIR=/tmp/root install      CMAKE_ARGS="-DDDL_PMIX=OFF" is handed to cmake
+#   make bench-node FETCH=1 BENCH_ARGS="--ranks 2"   BENCH_ARGS is handed to the benchmark
 #   make JOBS=8                                     processes at once; default: the machine's cores
 
 BUILD      ?= build
@@ -20,7 +21,7 @@ OPTIONS     = -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DCMAKE_INSTALL_SYSCONFDIR=$(SYSC
 	      -DDDL_SPANK=$(call found,slurm/spank.h) -DDDL_PMIX=$(call packaged,pmix) \
 	      -DDDL_TESTS=$(call packaged,cmocka) $(CMAKE_ARGS)
 
-.PHONY: all configure install check check-long demo fmt lint deps clean distclean help
+.PHONY: all configure install check check-long bench bench-node demo fmt lint deps clean distclean help
 .DEFAULT_GOAL := all
 
 all: configure                  ## builds everything into build/
@@ -45,11 +46,17 @@ check-long:                     ## the same, then the long ones: fuzzing and wha
 	@scripts/install-deps
 	@scripts/check --jobs $(JOBS) --build $(BUILD) --ci --long
 
+bench: bench-node               ## every benchmark in its short form, against the peers that are here (FETCH=1: also Intel's, from PyPI)
+
+bench-node: all                 ## all-reduce inside one node: ours, the peers, the memory's limit (bench/README.md)
+	@scripts/install-deps bench || echo "make: bench goes on with the peers that are here" >&2
+	@python3 bench/node.py --short --build $(BUILD) $(if $(FETCH),--fetch) $(BENCH_ARGS)
+
 demo:                           ## a Slurm cluster on this machine, a job with --ddl=multiring, the traffic on its uplinks
 	@scripts/demo --jobs $(JOBS) --build $(BUILD)
 
 fmt:                            ## lays the sources out as .clang-format says
-	@git ls-files '*.c' '*.h' | xargs clang-format -i
+	@git ls-files '*.c' '*.h' '*.inc' | xargs clang-format -i
 
 lint: all                       ## the static checks (label "lint" of the tests)
 	@scripts/install-deps --check build test lint
