@@ -16,7 +16,7 @@
 #define REDUCE_GBPS        8.0
 #define NETWORK_GBPS       1.25
 #define MESSAGE_US         4.0 /* the work of one message more at the same time */
-#define NODE_MESSAGE_US    0.2 /* the same through memory */
+#define NODE_MESSAGE_US    0.1 /* the same through memory */
 
 static uint32_t ranks_below(const struct ddl__layout *layout, const struct ddl__vertex *vertex, struct ddl__model *model,
 			    uint32_t *height)
@@ -334,6 +334,6 @@ double ddl__cost_exchange(const struct ddl__model *model, double bytes)
 		return 0;
 	if (n > DDL__SOURCES_MAX)
 		return ddl__cost_doubling(model, bytes);
-	return model->level[top].latency_us + (n - 1) * (top == 0 ? NODE_MESSAGE_US : MESSAGE_US) +
+	return model->level[top].latency_us + (n - 1) * 2 * (top == 0 ? NODE_MESSAGE_US : MESSAGE_US) +
 	       ddl__model_transfer_us(model, top, n, (n - 1) * bytes) + reduce_us(model, (n - 1) * bytes);
 }

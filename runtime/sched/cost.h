@@ -79,7 +79,8 @@ double ddl__model_transfer_us(const struct ddl__model *model, uint32_t level, do
  *   tree       2 * ceil(log2 N) * a_max + 2 * S * q/B_min
  *   knomial    2 * ceil(log4 N) * (a_max + 2 a_0' + 3 S * q/B_min): radix 4, a_0' the work of one message
  *   direct     2 * (a_top + (N-1) * a_0') + 2(N-1)/N * S * q/B
- *   exchange   a_top + (N-1) * a_0' + (N-1) * S * q/B; more ranks than a reduction takes at once: doubling
+ *   exchange   a_top + 2(N-1) * a_0' + (N-1) * S * q/B: as many messages are sent and received at once; of more ranks than a
+ *              reduction takes at once doubling's
  */
 double ddl__cost_ring(const struct ddl__model *model, double bytes);
 double ddl__cost_multiring(const struct ddl__model *model, double bytes);

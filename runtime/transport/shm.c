@@ -7,8 +7,10 @@
  * name in a file system, so nothing is left behind, whatever happens. What a peer writes into shared memory is checked before it is
  * used.
  *
- * A slot begins with a cache line that says which slice is in it and how long that is, and holds the slice itself where slices of
- * the lane are short: so a short message is one line that goes from one core to another. Slice k of the lane, from 1, lies in slot
+ * A slot is a cache line that says which slice is in it and how long that is, and holds the slice itself where slices of the lane
+ * are short: so a short message is one line that goes from one core to another. Those of up to a page follow their line. Longer ones
+ * lie behind all slots, from a page's begin on: copied to a little further in a page than where they come from, loads would wait for
+ * stores before them that seem to be to the same place. Slice k of the lane, from 1, lies in slot
  * (k - 1) modulo the slots, whose sequence becomes k when the slice is complete. Before, it is that of the slice that was there
  * last, k minus the slots, or 0: a receiver that waits for slice k knows these two values and takes any other for a lie.
  *
@@ -54,7 +56,7 @@ struct slot {                                   /* written by the sender */
 	_Atomic uint32_t what;                  /* bytes of it, and whether it lies elsewhere */
 	uint32_t unused;
 	union {
-		uint8_t bytes[48];               /* the slice, where those of the lane fit; else it follows behind */
+		uint8_t bytes[48];               /* the slice, where those of the lane fit */
 		struct ddl__elsewhere elsewhere; /* where it lies */
 	} inside;
 };
@@ -70,12 +72,13 @@ struct doorbell {                  /* a process's page */
 
 struct shm_lane { /* a mapped lane */
 	struct segment *segment;
-	size_t size;     /* bytes mapped */
-	size_t stride;   /* bytes from slot to slot */
-	size_t slice_at; /* bytes from a slot to its slice */
-	uint32_t slots;  /* how many */
-	uint32_t next;   /* index of the slot that this end is at */
-	struct slot *at; /* that slot */
+	size_t size;         /* bytes mapped */
+	size_t slices_at;    /* bytes from the segment to the first slice */
+	size_t slice_stride; /* bytes from slice to slice */
+	size_t slot_stride;  /* bytes from slot to slot */
+	uint32_t slots;      /* how many */
+	uint32_t next;       /* index of the slot that this end is at */
+	struct slot *at;     /* that slot */
 };
 
 struct shm_tx {
@@ -119,36 +122,34 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "atomic
 
 /* Memory */
 
-static bool is_inside(const struct ddl__lane *lane)
-{
-	return lane->slot_bytes <= sizeof(((struct slot *)NULL)->inside);
-}
-
-static size_t stride_of(const struct ddl__lane *lane)
-{
-	return sizeof(struct slot) + (is_inside(lane) ? 0 : ddl__lane_stride(lane));
-}
-
-static size_t size_of(const struct ddl__lane *lane)
-{
-	return sizeof(struct segment) + stride_of(lane) * lane->slots;
-}
-
 static void lane_init(struct shm_lane *lane, const struct ddl__lane *as, void *memory)
 {
-	*lane = (struct shm_lane){
-		.segment = memory,
-		.size = size_of(as),
-		.stride = stride_of(as),
-		.slice_at = is_inside(as) ? offsetof(struct slot, inside) : sizeof(struct slot),
-		.slots = as->slots,
-	};
-	lane->at = (struct slot *)(lane->segment + 1);
+	size_t slots = sizeof(struct segment), slice = ddl__lane_stride(as);
+	bool inside = as->slot_bytes <= sizeof(lane->at->inside), near = as->slot_bytes <= PAGE_SIZE;
+
+	*lane = (struct shm_lane){ .segment = memory, .slots = as->slots };
+	lane->slot_stride = sizeof(struct slot) + (inside || !near ? 0 : slice);
+	lane->slice_stride = near ? lane->slot_stride : slice;
+	if (near)
+		lane->slices_at = slots + (inside ? offsetof(struct slot, inside) : sizeof(struct slot));
+	else
+		lane->slices_at = (slots + as->slots * sizeof(struct slot) + PAGE_SIZE - 1) / PAGE_SIZE * PAGE_SIZE;
+	lane->size = near ? slots + as->slots * lane->slot_stride : lane->slices_at + as->slots * slice;
+	lane->at = memory ? (struct slot *)(lane->segment + 1) : NULL;
+}
+
+/* Bytes of a lane's memory. */
+static size_t size_of(const struct ddl__lane *as)
+{
+	struct shm_lane lane;
+
+	lane_init(&lane, as, NULL);
+	return lane.size;
 }
 
 static void *slice_of(const struct shm_lane *lane)
 {
-	return (uint8_t *)lane->at + lane->slice_at;
+	return (uint8_t *)lane->segment + lane->slices_at + lane->next * lane->slice_stride;
 }
 
 /* To the next slot. */
@@ -158,7 +159,7 @@ static void go_on(struct shm_lane *lane)
 		lane->next = 0;
 		lane->at = (struct slot *)(lane->segment + 1);
 	} else {
-		lane->at = (struct slot *)((uint8_t *)lane->at + lane->stride);
+		lane->at = (struct slot *)((uint8_t *)lane->at + lane->slot_stride);
 	}
 }
 
