@@ -75,6 +75,8 @@ static void prove_all_algorithms(const struct ddl__layout *layout, uint64_t coun
 			continue; /* proved in sched_blocks.c */
 		if (a->build == ddl__build_direct && layout->n_ranks > 128)
 			continue; /* the proof's memory grows with ranks times the square of lanes */
+		if (a->build == ddl__build_exchange && layout->n_ranks > 20 && (layout->n_ranks % 8 || count > 64))
+			continue; /* and its time with the fourth power of ranks */
 		build_all(layout, a, count, rings, slice_bytes, rooted ? root : -1, &set);
 		for (int in_place = rooted; in_place < 2; in_place++)
 			if (prove(&set, a->collective, a->collective == DDL__BARRIER ? 0 : count, rooted ? root : -1, in_place,
