@@ -49,7 +49,7 @@ def parse_arguments(argv):
     p.add_argument("--out", help="folder for the results (BUILD/bench)")
     p.add_argument("--fetch", action="store_true", help="download Intel MPI and oneCCL from PyPI first, into BUILD/bench/wheels")
     p.add_argument("--rounds", type=int, help="rounds at most (7, short: 3)")
-    p.add_argument("--seconds", type=float, help="no round begins that would end later (3600, short: 240)")
+    p.add_argument("--seconds", type=float, help="no round begins that would end later (3600, short: 200)")
     p.add_argument("--budget-ms", type=float, help="timed iterations of one size take about so long (60, short: 25)")
     p.add_argument("--ranks", type=numbers, default=[2, 4], help="numbers of processes (2,4)")
     p.add_argument("--sizes", type=numbers, help="bytes")
@@ -61,7 +61,7 @@ def parse_arguments(argv):
     p.add_argument("--fresh", action="store_true", help="inputs are written anew before each iteration, untimed")
     a = p.parse_args(argv)
     a.rounds = a.rounds or (3 if a.short else 7)
-    a.seconds = a.seconds or (240.0 if a.short else 3600.0)
+    a.seconds = a.seconds or (200.0 if a.short else 3600.0)
     a.budget_ms = a.budget_ms or (25.0 if a.short else 60.0)
     a.out = a.out or os.path.join(a.build, "bench")
     return a

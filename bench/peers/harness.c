@@ -153,7 +153,10 @@ static int parse(int argc, char **argv, struct options *o)
 	return 0;
 }
 
-/* Rank i on the i-th of the cores that this process may use, counted round. */
+/*
+ * Rank i on the i-th of the cores that this process may use, counted round. A library with threads of its own has all these cores:
+ * on one its threads would wait for each other (Gloo's spin on a lock that the other thread holds).
+ */
 static int pin(struct bench_settings *s)
 {
 	cpu_set_t all, one;
@@ -170,7 +173,7 @@ static int pin(struct bench_settings *s)
 	CPU_ZERO(&one);
 	CPU_SET(core, &one);
 	s->ranks_on_cores = n < s->size ? n : s->size;
-	return sched_setaffinity(0, sizeof(one), &one);
+	return bench_peer.has_threads ? 0 : sched_setaffinity(0, sizeof(one), &one);
 }
 
 /* The slowest rank's time of every iteration, sorted, in rank 0's samples. */

@@ -4,11 +4,11 @@
  *
  *   limit --ranks 2 --sizes 8,1024 [--budget-ms 50] [--limit-s 60]
  *
- * An all-reduce of S bytes over N ranks of a node must read every rank's input and write every rank's output: N*S bytes read and
- * N*S written, by as many threads as ranks (no more than cores); and a rank cannot be done before it knows that the others have
- * come, and they that it has: one round trip of a flag between two cores. So
+ * An all-reduce of S bytes over N ranks of a node must read every rank's input and write every rank's output: N*S bytes read and N*S
+ * written, by as many threads as ranks (no more than cores); and no rank can be done before word has come from another core that its
+ * input is there. So
  *
- *     limit(S, N) = time in which T = min(N, cores) threads, at once, copy N*S bytes + round trip of a flag
+ *     limit(S, N) = time in which T = min(N, cores) threads, at once, copy N*S bytes + half a round trip of a flag
  *
  * where the copy is the fastest of three ways: plain vector stores, non-temporal ones, and the C library's memcpy. A thread's
  * source and destination are its own, and stay in its caches where they fit: no library gets the other ranks' data as cheaply.
