@@ -4,9 +4,9 @@
  *
  *   limit --ranks 2 --sizes 8,1024 [--budget-ms 50] [--limit-s 60]
  *
- * An all-reduce of S bytes over N ranks of a node must read every rank's input and write every rank's output: N*S bytes read and N*S
- * written, by as many threads as ranks (no more than cores); and no rank can be done before word has come from another core that its
- * input is there. So
+ * An all-reduce of S bytes over N ranks of a node must read every rank's input and write every rank's output: N*S bytes read and
+ * N*S written, by as many threads as ranks (no more than cores); and no rank can be done before word has come from another core
+ * that its input is there. So
  *
  *     limit(S, N) = time in which T = min(N, cores) threads, at once, copy N*S bytes + half a round trip of a flag
  *
