@@ -43,7 +43,7 @@ check:                          ## installs what the tests need, then runs them,
 	@scripts/check --jobs $(JOBS) --build $(BUILD) $(if $(CI),--ci)
 
 check-long:                     ## the same, then the long ones: fuzzing and whatever carries the label "long"
-	@scripts/install-deps
+	@scripts/install-deps build cluster test lint long
 	@scripts/check --jobs $(JOBS) --build $(BUILD) --ci --long
 
 bench: bench-node               ## every benchmark in its short form, against the peers that are here (FETCH=1: also Intel's, from PyPI)

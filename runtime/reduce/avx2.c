@@ -6,7 +6,7 @@
 #include <immintrin.h>
 
 #define VECTOR_BYTES 32
-#include "vector_x86.h"
+#include "vector_x86.inc"
 
 static inline f32_v f16_widen(f16_v h)
 {
@@ -29,9 +29,9 @@ static inline bf16_v bf16_round(f32_v x)
 	return (bf16_v)_mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(wide, wide), _MM_SHUFFLE(3, 1, 2, 0)));
 }
 
-#include "plain.h"
-#include "vector.h"
-#include "set.h"
+#include "plain.inc"
+#include "vector.inc"
+#include "set.inc"
 
 static int usable(void) /* clang 14 does not know "f16c" */
 {

@@ -5,7 +5,7 @@
 #include <immintrin.h>
 
 #define VECTOR_BYTES 64
-#include "vector_x86.h"
+#include "vector_x86.inc"
 
 static inline f32_v f16_widen(f16_v h)
 {
@@ -27,9 +27,9 @@ static inline bf16_v bf16_round(f32_v x)
 	return (bf16_v)_mm512_cvtepi32_epi16((__m512i)((u32_v)bf16_round_wide(x) >> 16));
 }
 
-#include "plain.h"
-#include "vector.h"
-#include "set.h"
+#include "plain.inc"
+#include "vector.inc"
+#include "set.inc"
 
 static int usable(void)
 {

@@ -3,13 +3,14 @@
  * avx512bf16.c - the kernels that touch bfloat16, for AVX-512 with BF16.
  *
  * The instruction that rounds float32 to bfloat16 takes subnormal numbers for zeros, whatever the mode of the processor; all sets
- * agree to the bit, so that vectors that hold one are rounded as avx512.c does it. They are rare, and are found by a test of the class.
+ * agree to the bit, so that vectors that hold one are rounded as avx512.c does it. They are rare, and a test of the numbers' class
+ * finds them.
  */
 #include <immintrin.h>
 
 #define VECTOR_BYTES     64
 #define VECTOR_BF16_ONLY 1
-#include "vector_x86.h"
+#include "vector_x86.inc"
 
 enum { CLASS_SUBNORMAL = 0x20 }; /* of vfpclassps */
 
@@ -30,7 +31,7 @@ static inline bf16_v bf16_round(f32_v x)
 	return (bf16_v)_mm512_cvtneps_pbh((__m512)x);
 }
 
-#include "vector.h"
+#include "vector.inc"
 
 static int usable(void)
 {

@@ -3,8 +3,8 @@
  * generic.c - the kernels in portable C for any CPU of this architecture.
  */
 #define PLAIN_FLOATS
-#include "plain.h"
-#include "set.h"
+#include "plain.inc"
+#include "set.inc"
 
 static int usable(void)
 {

@@ -4,8 +4,8 @@
  *
  * A kernel set belongs to (operation, type, wire). float16 and bfloat16 are reduced in float32, float32 data on a bfloat16 or
  * float16 wire too. Rounding is to nearest, ties to even, subnormals included; a NaN stays a (quiet) NaN. Buffers may be unaligned
- * to nothing less than their element; dst may equal src, other overlap is not allowed. All sets give the same bits, but for which NaN
- * a partial result is.
+ * to nothing less than their element; dst may equal src, other overlap is not allowed. All sets give the same bits, but for which
+ * NaN a partial result is.
  *
  * Where several ranks compute the same result, its bits must not depend on which operand came from the wire: every operation gives
  * the same bits for either order (-0 is less than +0), but for which of two NaNs is left; so a complete result that is not a number
@@ -33,10 +33,11 @@ struct ddl__kernels {
 	/* The last contribution: out = round(op(wire, src) / ranks), dst = widen(out): the owner keeps what it sends. ranks counts
 	 * only for DDL_AVG. */
 	void (*finish)(void *dst, void *out, const void *wire, const void *src, size_t n, int ranks);
-	/* dst[j] = round(op(src[0], ..., src[n_src-1]) / ranks) for j < n_dst, complete as in finish; of elements in memory, whatever
-	 * the wire. All sources in one pass, accumulated in the accumulator type in the order given, rounded once. 1 ... 64 of each;
-	 * a dst may equal one of the sources exactly, no other overlap. stream: the outputs will not be read again soon (stores that
-	 * go past the caches; they are ordered before what the caller stores next). ranks > 0. */
+	/* dst[j] = round(op(src[0], ..., src[n_src-1]) / ranks) for j < n_dst, complete as in finish; of elements in memory,
+	 * whatever the wire. All sources in one pass, accumulated in the accumulator type in the order given, rounded once.
+	 * 1 ... 64 of each; a dst may equal one of the sources exactly, no other overlap. ranks > 0.
+	 * stream: the outputs will not be read again soon: stores that go past the caches, ordered before what the caller stores
+	 * next. Only where lines of all dst begin at the same element; else the stores are plain ones. */
 	void (*reduce_many)(void *const *dst, size_t n_dst, const void *const *src, size_t n_src, size_t n, int ranks, int stream);
 };
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sve.c - the kernels for arm64's SVE, whose vectors are as long as the CPU likes: the portable loops, which the compiler turns into
- * SVE's. Taken where vectors are longer than NEON's only.
+ * sve.c - the kernels for arm64's SVE, whose vectors are as long as the CPU likes: the portable loops, which the compiler turns
+ * into SVE's. Taken only where vectors are longer than NEON's.
  */
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 
 #define PLAIN_FLOATS
-#include "plain.h"
-#include "set.h"
+#include "plain.inc"
+#include "set.inc"
 
 #ifndef HWCAP_SVE
 #define HWCAP_SVE (1u << 22)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every kernel set that this CPU has, against the generic one, bit for bit: all operations, types and wires, lengths 0 to 200 at odd
- * element offsets, special values met by special values, in place; reduce-many of up to 64 sources and destinations; nothing is
- * written beyond the end. Partial results that are NaNs may be any NaN, complete ones are the same one everywhere.
+ * Every kernel set that this CPU has, against the generic one, bit for bit: all operations, types and wires, lengths 0 to 200 at
+ * odd element offsets, special values met by special values, in place; reduce-many of up to 64 sources and destinations; nothing
+ * is written beyond the end. Partial results that are NaNs may be any NaN, complete ones are the same one everywhere.
  *
  * What is generic's own is checked in reduce.c; here only its reduce-many, against a fold of its other kernels.
  */
