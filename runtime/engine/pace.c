@@ -7,7 +7,8 @@ enum {
 	OFFER_NS = 50000,
 	SWITCH_NS = 700,  /* an offer that lasts longer was taken: the call alone takes half of that */
 	LATE_NS = 500000, /* it was taken by somebody who computes */
-	LATE_FACTOR = 4,  /* what offers may cost in the worst case: one part in so many */
+	LATE_FACTOR =
+		1, /* for so many times as long no offers are made: what they may cost in the worst case is half of the time */
 	CROWD_MAX = 16,
 	CROWD_TAKEN = 4, /* one that was taken counts for so many that were not */
 };

@@ -68,8 +68,8 @@ static void an_offer_that_comes_back_late_ends_offers_for_a_while(void **state)
 	ddl__pace_init(&pace, true);
 	ddl__pace_learn(&pace, now, slice);
 	assert_int_equal(first(&pace, DDL__REST_SLEEP, now + slice), 0);
-	assert_int_equal(first(&pace, DDL__REST_SLEEP, now + 4 * slice), 0); /* the most that is lost: a fifth */
-	assert_int_equal(first(&pace, DDL__REST_OFFER, now + 100 * slice), 0);
+	assert_int_equal(first(&pace, DDL__REST_SLEEP, now + slice + slice / 2), 0); /* the most that is lost: half */
+	assert_int_equal(first(&pace, DDL__REST_OFFER, now + 3 * slice), 0);
 }
 
 int main(void)
