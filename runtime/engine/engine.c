@@ -416,6 +416,8 @@ static bool burst(struct wait *wait)
 		if (idle && wait->idle_since_ns)
 			relax(); /* at first every nanosecond counts */
 		if (progress(comm, is_due(comm, UNASKED_WAITING))) {
+			if (wait->idle_since_ns)
+				ddl__pace_paid(&comm->pace);
 			wait->idle_since_ns = 0;
 			idle = 0;
 		} else {
@@ -442,6 +444,7 @@ static enum ddl__rest rest(struct wait *wait, uint64_t now)
 	uint64_t ms = wait->deadline_ns ? (wait->deadline_ns - now) / 1000000 + 1 : SLEEP_MS_MAX;
 	uint64_t most = busy ? SLEEP_MS_BUSY : SLEEP_MS_MAX; /* our descriptors do not tell of the others */
 	doze(comm, (int)(ms < most ? ms : most));
+	ddl__pace_slept(&comm->pace, ddl__now_ns() - now);
 	wait->idle_since_ns = 0;
 	return next;
 }

@@ -8,6 +8,9 @@
  * scheduler may put two on one core while another is idle. But it can be felt: an offer that somebody takes lasts as long as that
  * one runs, an offer that nobody takes returns at once. So the pace learns from the offers.
  *
+ * All that is worth while only where the peer answers soon. A wait that ends in a long sleep was not worth its spinning, one that
+ * ends before, or in a short sleep, was; where most are not, as with long messages over slow links, a waiter sleeps at once.
+ *
  * An offer that comes back late went to somebody who computes. Then no offers are made for a while: who sleeps is woken when its
  * peer has something, and the kernel lets a sleeper that wakes run before one that computes.
  *
@@ -24,6 +27,7 @@ struct ddl__pace {                 /* of a communicator; all zero: sleeps at onc
 	uint64_t spin_ns;          /* how long to spin */
 	uint64_t offer_ns;         /* how long to offer the core, after that */
 	atomic_int crowd;          /* 0 ... 16: how sure it is that ranks share this core */
+	atomic_int patience;       /* 0 ... 16: how sure it is that spinning and offers pay */
 	_Atomic uint64_t until_ns; /* no offers before that time */
 };
 
@@ -41,6 +45,12 @@ bool ddl__pace_crowded(const struct ddl__pace *pace);
 
 /* What to do at time now_ns, when nothing has moved for idle_ns. */
 enum ddl__rest ddl__pace_next(const struct ddl__pace *pace, uint64_t now_ns, uint64_t idle_ns);
+
+/* What was waited for came before it was time to sleep. */
+void ddl__pace_paid(struct ddl__pace *pace);
+
+/* A sleep lasted for lasted_ns. */
+void ddl__pace_slept(struct ddl__pace *pace, uint64_t lasted_ns);
 
 /* An offer began at now_ns and lasted for lasted_ns. */
 void ddl__pace_learn(struct ddl__pace *pace, uint64_t now_ns, uint64_t lasted_ns);

@@ -72,6 +72,25 @@ static void an_offer_that_comes_back_late_ends_offers_for_a_while(void **state)
 	assert_int_equal(first(&pace, DDL__REST_OFFER, now + 3 * slice), 0);
 }
 
+static void a_waiter_whose_sleeps_are_long_sleeps_at_once_until_they_are_short(void **state)
+{
+	struct ddl__pace pace = { 0 };
+	int n = 0;
+	ddl__pace_init(&pace, false);
+	while (first(&pace, DDL__REST_SLEEP, 0) > 0 && n++ < 100)
+		ddl__pace_slept(&pace, 300 * US);
+	assert_in_range(n, 2, 20);
+	for (n = 0; first(&pace, DDL__REST_SLEEP, 0) == 0 && n < 100; n++)
+		ddl__pace_slept(&pace, 5 * US);
+	assert_in_range(n, 1, 20);
+	for (n = 0; n < 1000; n++) { /* one long wait a step, as for gradients, and several short ones */
+		ddl__pace_slept(&pace, 3 * MS);
+		ddl__pace_paid(&pace);
+		ddl__pace_paid(&pace);
+	}
+	assert_true(first(&pace, DDL__REST_SLEEP, 0) > 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -79,6 +98,7 @@ int main(void)
 		cmocka_unit_test(where_ranks_outnumber_cores_it_offers_at_once),
 		cmocka_unit_test(all_zero_it_sleeps_at_once),
 		cmocka_unit_test(offers_that_are_taken_tell_of_a_crowd_and_others_of_none),
+		cmocka_unit_test(a_waiter_whose_sleeps_are_long_sleeps_at_once_until_they_are_short),
 		cmocka_unit_test(an_offer_that_comes_back_late_ends_offers_for_a_while),
 	};
 
