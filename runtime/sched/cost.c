@@ -9,11 +9,12 @@
 
 #include "schedule.h"
 
-#define NODE_LATENCY_US    4.0
+#define NODE_LATENCY_US    2.0 /* between what ranks with a core each take, 0.3, and ranks that share one */
 #define NETWORK_LATENCY_US 40.0
 #define SWITCH_LATENCY_US  1.0 /* more for every switch higher up */
-#define NODE_GBPS          6.0
-#define REDUCE_GBPS        8.0
+#define NODE_GBPS          20.0
+#define NODE_FUSED         0.3
+#define REDUCE_GBPS        32.0
 #define NETWORK_GBPS       1.25
 #define MESSAGE_US         4.0 /* the work of one message more at the same time */
 #define NODE_MESSAGE_US    0.1 /* the same through memory */
@@ -129,6 +130,7 @@ void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout)
 		struct ddl__level *level = &model->level[l];
 		level->latency_us = l == 0 ? NODE_LATENCY_US : NETWORK_LATENCY_US + (l - 1) * SWITCH_LATENCY_US;
 		level->bandwidth_GBps = l == 0 ? NODE_GBPS : network;
+		level->fused = l == 0 ? NODE_FUSED : 0;
 		level->bandwidth_from = l > 0 && layout->link_Mbps ? DDL__FROM_LINKS : DDL__FROM_DEFAULT;
 	}
 	const struct uplinks uplinks = { layout, model, network, slowest_link(layout->plan->root) };
@@ -218,7 +220,7 @@ double ddl__cost_ring(const struct ddl__model *model, double bytes)
 {
 	double n = model->n_ranks, latency = 0, transfer = 0, part = 2 * (n - 1) / n * bytes;
 	for (uint32_t l = 0; l < model->n_levels; l++) {
-		double us = ddl__model_transfer_us(model, l, 1, part);
+		double us = ddl__model_transfer_us(model, l, 1, part) * (1 + model->level[l].fused);
 		if (!joins(model, l))
 			continue;
 		latency = model->level[l].latency_us > latency ? model->level[l].latency_us : latency;
@@ -236,7 +238,7 @@ double ddl__cost_multiring(const struct ddl__model *model, double bytes)
 		const struct ddl__dimension *d = &dimensions[i];
 		double part = (d->n - 1.0) / d->n * bytes;
 		us += 2 * ((d->n - 1) * model->level[d->level].latency_us * (1 + model->level[d->level].uneven) +
-			   ddl__model_transfer_us(model, d->level, (double)d->group, part)) +
+			   ddl__model_transfer_us(model, d->level, (double)d->group, part) * (1 + model->level[d->level].fused)) +
 		      reduce_us(model, part);
 		bytes /= d->n;
 	}

@@ -26,6 +26,7 @@ struct ddl__level {
 	double latency_us;     /* of one step between two ranks that meet there, with the work of sending and receiving */
 	double bandwidth_GBps; /* of what a rank (level 0) or a node (above) is connected by, each direction */
 	double uplink_GBps; /* of the link from a switch with `ranks` ranks of the level below up to this one; 0: no bottleneck */
+	double fused;       /* share by which steps that receive and send at once take longer than one after the other */
 	double narrow_GBps; /* of the slowest such link, below however few ranks; 0: as uplink_GBps */
 	uint32_t ranks;     /* most ranks below one vertex of this level */
 	uint32_t uneven;    /* 1: groups of different size meet there, so that a rank is in two rings at once */

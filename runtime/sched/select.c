@@ -11,7 +11,7 @@
 
 #include "error.h"
 
-#define CLEARLY 0.75 /* predictions are rough: another than the first row must be so much faster */
+#define CLEARLY 0.75 /* predictions are rough, but for one node: another than the first row must be so much faster */
 
 enum { DIMS = 4, SPLITS = 4 }; /* dimensions that ranks are split into, and how many such splits are worth comparing */
 
@@ -225,6 +225,6 @@ struct ddl__candidate ddl__select_cheapest(enum ddl__collective collective, cons
 	struct ddl__candidate candidates[DDL__CANDIDATES_MAX], first;
 	size_t n = ddl__candidates(collective, model, bytes, candidates);
 	ddl__select(collective, NULL, &first, NULL);
-	double least = ddl__candidate_cost(&first, model, bytes) * CLEARLY;
+	double least = ddl__candidate_cost(&first, model, bytes) * (model->n_levels > 1 ? CLEARLY : 1);
 	return n > 0 && ddl__candidate_cost(&candidates[0], model, bytes) < least ? candidates[0] : first;
 }

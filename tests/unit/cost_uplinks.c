@@ -123,6 +123,8 @@ static void the_time_on_a_narrow_uplink_is_that_of_all_that_crosses_it(void **st
 {
 	struct ddl__model model = model_of(TWO ";oversub=400(x2)");
 	model.reduce_GBps = 0;
+	model.level[0].bandwidth_GBps = 6;
+	model.level[0].fused = 0;
 	for (uint32_t l = 0; l < model.n_levels; l++)
 		model.level[l].latency_us = 0;
 	/* in the node 1/2 S by 6 GB/s; 3/4 of 1/2 S by 2 ranks a node; 1/2 of 1/8 S by 8 ranks an uplink */
