@@ -12,12 +12,13 @@ static void add(const struct ddl__chain *chain, struct ddl__steps *lane)
 		lane->recv_peer = chain->before;
 	if (!last)
 		lane->send_peer = chain->after;
-	if (chain->n > 1)
-		ddl__schedule_add(lane,
-				  first  ? DDL__SEND
-				  : last ? DDL__RECV
-					 : DDL__RECV_STORE_SEND,
-				  DDL__INPUT, chain->begin, DDL__OUTPUT, chain->begin, chain->count);
+	enum ddl__step_kind kind = first ? DDL__SEND : last ? DDL__RECV : DDL__RECV_STORE_SEND;
+	if (chain->n > 1) {
+		struct ddl__step *step = ddl__schedule_add(lane, kind, DDL__INPUT, chain->begin, DDL__OUTPUT, chain->begin,
+							   chain->count);
+		step->lend = first;
+		step->place = !last;
+	}
 }
 
 int ddl__build_chain(const struct ddl__build *build, struct ddl__schedule **schedule)

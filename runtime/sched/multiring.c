@@ -208,6 +208,9 @@ static uint32_t add_steps(const struct maker *m, const struct ring *ring, struct
 		first = first == NONE ? lane->n : first;
 		struct ddl__step *step = ddl__schedule_add(lane, kind, src, begin, DDL__OUTPUT, begin, count);
 		step->final = kind == DDL__RECV_REDUCE_STORE_SEND;
+		/* What is given away comes back complete, so after it was read; what is complete replaces what was read. */
+		step->lend = kind == DDL__SEND;
+		step->place = k >= n - 1 && !last && kind != DDL__RECV_REDUCE;
 	}
 	return first;
 }

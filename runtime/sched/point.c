@@ -32,7 +32,8 @@ int ddl__build_point(const struct ddl__build *build, struct ddl__schedule **sche
 			ddl__schedule_destroy(s);
 			return rc;
 		}
-		ddl__schedule_add(lane, sends ? DDL__SEND : DDL__RECV, DDL__INPUT, 0, DDL__OUTPUT, 0, build->count);
+		/* not lent: a short message may be complete before the receiver has started */
+		ddl__schedule_add(lane, sends ? DDL__SEND : DDL__RECV, DDL__INPUT, 0, DDL__OUTPUT, 0, build->count)->place = sends;
 	}
 	*schedule = s;
 	return 0;

@@ -14,7 +14,9 @@ static void add(const struct ddl__chain *chain, struct ddl__steps *lane)
 		lane->send_peer = chain->after;
 	if (!first && chain->n > 1)
 		lane->recv_peer = chain->before;
-	ddl__schedule_add(lane, kind, DDL__INPUT, chain->begin, DDL__OUTPUT, chain->begin, chain->count)->final = root;
+	struct ddl__step *step = ddl__schedule_add(lane, kind, DDL__INPUT, chain->begin, DDL__OUTPUT, chain->begin, chain->count);
+	step->final = root;
+	step->lend = kind == DDL__SEND;
 }
 
 int ddl__build_reduce_chain(const struct ddl__build *build, struct ddl__schedule **schedule)

@@ -56,6 +56,7 @@ static void add_reduce_scatter(const struct ring *ring, struct ddl__steps *lane,
 		struct ddl__step *step = ddl__schedule_add(lane, kind, DDL__INPUT, at, DDL__OUTPUT, k == n - 1 ? at - own : 0,
 							   count);
 		step->final = k == n - 1;
+		step->lend = k == 0; /* in place only the own block is written, and that is not sent */
 	}
 }
 
@@ -68,7 +69,9 @@ static void add_allgather(const struct ring *ring, struct ddl__steps *lane, uint
 		uint64_t at, count = piece_of(ring, ring->me + n - k, piece, &at);
 		if (count == 0)
 			continue;
-		ddl__schedule_add(lane, kind, DDL__INPUT, k == 0 ? at - own : 0, DDL__OUTPUT, at, count);
+		struct ddl__step *step = ddl__schedule_add(lane, kind, DDL__INPUT, k == 0 ? at - own : 0, DDL__OUTPUT, at, count);
+		step->lend = k == 0;
+		step->place = k < n - 1;
 		if (k == 0)
 			ddl__schedule_add(lane, DDL__COPY, DDL__INPUT, at - own, DDL__OUTPUT, at, count);
 	}

@@ -203,6 +203,14 @@ static bool reduces(uint8_t kind)
 	return kind == DDL__RECV_REDUCE || kind == DDL__RECV_REDUCE_SEND || kind == DDL__RECV_REDUCE_STORE_SEND;
 }
 
+/* Whether a step would copy memory onto itself. Where ranks share memory elements travel as they are, and nothing is written. */
+static bool onto_itself(const struct world *w, int rank, const struct ddl__step *step)
+{
+	const struct rank *r = &w->ranks[rank];
+	return w->v->shared && (step->kind == DDL__COPY || step->kind == DDL__SEND_STORE) && step->count &&
+	       r->cells[step->src_buffer] + step->src == r->cells[step->dst_buffer] + step->dst;
+}
+
 /* Carries one slice of a step out on values; value/final hold the slice received and become the slice sent. */
 static int apply(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t offset, struct slice *slice)
 {
@@ -222,7 +230,9 @@ static int apply(const struct world *w, int rank, uint32_t lane, const struct dd
 			slice->origin[e] = w->ranks[rank].cells[step->src_buffer][src].origin;
 			slice->final[e] = w->ranks[rank].cells[step->src_buffer][src].final || step->final;
 		}
-		if (rc == 0 && ddl__step_writes(step->kind))
+		if (rc == 0 && onto_itself(w, rank, step))
+			w->ranks[rank].cells[step->dst_buffer][step->dst + offset + e].final = slice->final[e];
+		else if (rc == 0 && ddl__step_writes(step->kind))
 			rc = write_element(w, rank, lane, step, step->dst + offset + e, set, slice->origin[e], slice->final[e]);
 	}
 	return rc;

@@ -50,7 +50,7 @@ static void job_build(struct job *job, uint64_t count, const uint32_t *dims, siz
 						  .n_dims = n_dims };
 		assert_int_equal(ddl__build_multiring(&build, &job->s[r]), 0);
 	}
-	const struct ddl__verify verify = { .collective = DDL__ALLREDUCE,
+	struct ddl__verify verify = { .collective = DDL__ALLREDUCE,
 					    .schedules = (const struct ddl__schedule *const *)job->s,
 					    .n_ranks = job->n,
 					    .count = count,
@@ -58,6 +58,9 @@ static void job_build(struct job *job, uint64_t count, const uint32_t *dims, siz
 	struct ddl_error err;
 	if (ddl__verify(&verify, &err) < 0)
 		fail_msg("%s", err.text);
+	verify.shared = true;
+	if (job->n <= 32 && ddl__verify(&verify, &err) < 0)
+		fail_msg("where ranks share memory: %s", err.text);
 }
 
 static void job_fini(struct job *job)

@@ -48,7 +48,7 @@ static void free_all(struct set *set)
 		ddl__schedule_destroy(set->s[r]);
 }
 
-#define SHARED_RANKS 12 /* that share memory: the proof's memory grows with the square of all their lanes */
+#define SHARED_RANKS 7 /* that share memory: the proof's memory grows with the square of all their lanes */
 
 /* Alone, and where all ranks share memory. */
 static int prove(const struct set *set, enum ddl__collective collective, uint64_t count, int root, bool in_place,

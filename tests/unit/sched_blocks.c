@@ -67,15 +67,17 @@ static void free_all(struct set *set)
 
 static int prove(const struct setting *t, const struct set *set, bool in_place, struct ddl_error *err)
 {
-	const struct ddl__verify verify = { .collective = t->algorithm->collective,
-					    .schedules = (const struct ddl__schedule *const *)set->s,
-					    .n_ranks = set->n,
-					    .count = t->count,
-					    .counts = t->counts,
-					    .root = rooted(t->algorithm->collective) ? t->root : -1,
-					    .peer = t->peer,
-					    .in_place = in_place };
-	return ddl__verify(&verify, err);
+	struct ddl__verify verify = { .collective = t->algorithm->collective,
+				      .schedules = (const struct ddl__schedule *const *)set->s,
+				      .n_ranks = set->n,
+				      .count = t->count,
+				      .counts = t->counts,
+				      .root = rooted(t->algorithm->collective) ? t->root : -1,
+				      .peer = t->peer,
+				      .in_place = in_place };
+	int rc = ddl__verify(&verify, err);
+	verify.shared = true; /* the proof's memory grows with the square of all ranks' lanes */
+	return rc < 0 || set->n > 8 ? rc : ddl__verify(&verify, err);
 }
 
 /* An all-to-all in place exchanges blocks of one size between each two ranks. */
