@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exchange.c - all-reduce in one hop: every rank sends its whole input to all others and reduces all N inputs by itself. N - 1 times
- * the bytes of doubling's round, but one latency however many ranks there are: for short messages between ranks that are near.
+ * exchange.c - all-reduce in one hop: every rank sends its whole input to all others and reduces all N inputs by itself. That is
+ * N - 1 times the bytes of doubling's round, but one latency however many ranks there are: for short messages between near ranks.
  *
  * The same bits everywhere: all ranks reduce the same N values, as they were rounded to the wire, in the order of ranks, in one
  * pass that rounds once.

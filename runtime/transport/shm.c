@@ -2,23 +2,16 @@
 /*
  * shm.c - lanes through memory that two processes of one machine share.
  *
- * The receiver makes a memfd for each lane: a counter of credits, and slots. It goes to the sender with the announcement over an
- * abstract unix socket, which stays open and only carries control: its end is how the death of a peer is noticed. Nothing has a
- * name in a file system, so nothing is left behind, whatever happens. What a peer writes into shared memory is checked before it is
- * used.
- *
- * A slot is a cache line that says which slice is in it and how long that is, and holds the slice itself where slices of the lane
- * are short: so a short message is one line that goes from one core to another. Those of up to a page follow their line. Longer ones
- * lie behind all slots, from a page's begin on: copied to a little further in a page than where they come from, loads would wait for
- * stores before them that seem to be to the same place. Slice k of the lane, from 1, lies in slot
- * (k - 1) modulo the slots, whose sequence becomes k when the slice is complete. Before, it is that of the slice that was there
- * last, k minus the slots, or 0: a receiver that waits for slice k knows these two values and takes any other for a lie.
+ * The receiver makes a memfd for each lane: a counter of credits, and slots (shm_lane.h). It goes to the sender with the
+ * announcement over an abstract unix socket, which stays open and only carries control: its end is how the death of a peer is
+ * noticed. Nothing has a name in a file system, so nothing is left behind, whatever happens. What a peer writes into shared memory
+ * is checked before it is used.
  *
  * The sender remembers the credits that it saw last and looks again only when they are used up, so that the line of the counter
  * stays with the receiver as long as there is room. That loses no wake-up: it waits for credits only after a look that found none.
  *
  * Doorbell. Each process has a page with a flag that says that it sleeps, and an eventfd in its epoll set; both go to every peer.
- * Who publishes a slice (a sequence) or a credit (the counter) looks at the flag afterwards, who is about to sleep sets the flag and
+ * Who publishes a slice (a sequence) or a credit (the counter) looks at the flag afterwards. Who is about to sleep sets the flag and
  * looks for slices and credits afterwards: at the sequence of the next slot of every lane that it waits for, and, having no credit
  * left, at the counter. All four are sequentially consistent, so there is one order of them: either the flag comes before the look
  * at the flag, and the bell rings, or what was published comes before the look for it, and is seen.
@@ -37,53 +30,26 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "error.h"
 #include "mesh.h"
+#include "shm_lane.h"
 #include "shm_window.h"
 
 #define MAGIC     0x6464736du /* of an address */
 #define BACKLOG   4096
 #define NAME_SIZE 32u   /* bytes of a socket's abstract name, without its leading NUL */
 #define PAGE_SIZE 4096u /* bytes of a doorbell's memory */
-#define SEALS     (F_SEAL_SHRINK | F_SEAL_GROW)
-
-struct slot {                                   /* written by the sender */
-	_Alignas(64) _Atomic uint64_t sequence; /* number of the slice that lies in it, from 1; 0 none yet */
-	_Atomic uint32_t what;                  /* bytes of it, and whether it lies elsewhere */
-	uint32_t unused;
-	union {
-		uint8_t bytes[48];               /* the slice, where those of the lane fit */
-		struct ddl__elsewhere elsewhere; /* where it lies */
-	} inside;
-};
-
-struct segment {                                /* head of a lane's memory; the slots follow */
-	_Alignas(64) _Atomic uint64_t consumed; /* slices released; written by the receiver */
-	struct ddl__grant grant;
-};
 
 struct doorbell {                  /* a process's page */
 	_Atomic uint32_t sleeping; /* 1: ring */
 };
 
-struct shm_lane { /* a mapped lane */
-	struct segment *segment;
-	size_t size;         /* bytes mapped */
-	size_t slices_at;    /* bytes from the segment to the first slice */
-	size_t slice_stride; /* bytes from slice to slice */
-	size_t slot_stride;  /* bytes from slot to slot */
-	uint32_t slots;      /* how many */
-	uint32_t next;       /* index of the slot that this end is at */
-	struct slot *at;     /* that slot */
-};
-
 struct shm_tx {
 	struct ddl__mesh_tx mesh;
-	struct shm_lane *lane; /* NULL before the announcement came */
+	struct ddl__shm_lane *lane; /* NULL before the announcement came */
 	uint64_t sent;
 	uint64_t consumed;   /* of these, released when we looked last */
 	uint64_t lent;       /* of these, up to the last that was lent */
@@ -95,7 +61,7 @@ struct shm_tx {
 
 struct shm_rx {
 	struct ddl__mesh_rx mesh;
-	struct shm_lane lane;
+	struct ddl__shm_lane lane;
 	uint64_t released;
 	uint8_t *granted;    /* what the sender may write to; NULL: nothing */
 	size_t granted_size; /* bytes */
@@ -117,88 +83,7 @@ struct shm {
 	uint32_t watched; /* epoll events bell_fd is registered for */
 };
 
-_Static_assert(sizeof(struct slot) == 64 && sizeof(struct segment) == 128, "cache lines");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "atomics work between processes");
-
-/* Memory */
-
-static void lane_init(struct shm_lane *lane, const struct ddl__lane *as, void *memory)
-{
-	size_t slots = sizeof(struct segment), slice = ddl__lane_stride(as);
-	bool inside = as->slot_bytes <= sizeof(lane->at->inside), near = as->slot_bytes <= PAGE_SIZE;
-
-	*lane = (struct shm_lane){ .segment = memory, .slots = as->slots };
-	lane->slot_stride = sizeof(struct slot) + (inside || !near ? 0 : slice);
-	lane->slice_stride = near ? lane->slot_stride : slice;
-	if (near)
-		lane->slices_at = slots + (inside ? offsetof(struct slot, inside) : sizeof(struct slot));
-	else
-		lane->slices_at = (slots + as->slots * sizeof(struct slot) + PAGE_SIZE - 1) / PAGE_SIZE * PAGE_SIZE;
-	lane->size = near ? slots + as->slots * lane->slot_stride : lane->slices_at + as->slots * slice;
-	lane->at = memory ? (struct slot *)(lane->segment + 1) : NULL;
-}
-
-/* Bytes of a lane's memory. */
-static size_t size_of(const struct ddl__lane *as)
-{
-	struct shm_lane lane;
-
-	lane_init(&lane, as, NULL);
-	return lane.size;
-}
-
-static void *slice_of(const struct shm_lane *lane)
-{
-	return (uint8_t *)lane->segment + lane->slices_at + lane->next * lane->slice_stride;
-}
-
-/* To the next slot. */
-static void go_on(struct shm_lane *lane)
-{
-	if (++lane->next == lane->slots) {
-		lane->next = 0;
-		lane->at = (struct slot *)(lane->segment + 1);
-	} else {
-		lane->at = (struct slot *)((uint8_t *)lane->at + lane->slot_stride);
-	}
-}
-
-int ddl__shm_map(int fd, size_t size, int flags, void **memory)
-{
-	int seals = fcntl(fd, F_GET_SEALS);
-	struct stat st;
-	void *at;
-
-	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size < 0 || (size_t)st.st_size != size)
-		return -EBADMSG;
-	at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
-	if (at == MAP_FAILED)
-		return -errno;
-	*memory = at;
-	return 0;
-}
-
-/* Makes a memfd of size bytes, all of them there, and maps it. */
-static int make_memory(const char *name, size_t size, int *fd, void **memory)
-{
-	int made = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int rc;
-
-	if (made < 0)
-		return -errno;
-	do
-		rc = fallocate(made, 0, 0, (off_t)size);
-	while (rc && errno == EINTR);
-	if (rc || fcntl(made, F_ADD_SEALS, SEALS | F_SEAL_SEAL))
-		rc = -errno;
-	else
-		rc = ddl__shm_map(made, size, 0, memory);
-	if (rc)
-		close(made);
-	else
-		*fd = made;
-	return rc;
-}
 
 /* Addresses and sockets */
 
@@ -369,7 +254,7 @@ static int shm_frame(struct ddl__link *link, const struct ddl__frame *frame, con
 	return on_doorbell((struct shm_link *)link, frame);
 }
 
-static void lane_free(struct shm_lane *lane)
+static void lane_free(struct ddl__shm_lane *lane)
 {
 	if (!lane)
 		return;
@@ -380,21 +265,21 @@ static void lane_free(struct shm_lane *lane)
 static int shm_offered(struct ddl__link *link, struct ddl__offer *offer)
 {
 	int fd = ddl__stream_take_fd(link->stream);
-	struct shm_lane *lane;
-	void *memory;
+	struct ddl__shm_lane *lane;
+	void *memory = NULL;
 	int rc;
 
 	if (fd < 0)
 		return ddl__link_bad(link, "it announced a lane without its memory");
 	lane = calloc(1, sizeof(*lane));
-	rc = lane ? ddl__shm_map(fd, size_of(&offer->end.lane), 0, &memory) : -ENOMEM;
+	rc = lane ? ddl__shm_map(fd, ddl__shm_lane_size(&offer->end.lane), 0, &memory) : -ENOMEM;
 	close(fd);
 	if (rc) {
 		free(lane);
 		return rc == -EBADMSG ? ddl__link_bad(link, "it announced a lane with memory of a wrong size or without seals")
 				      : rc;
 	}
-	lane_init(lane, &offer->end.lane, memory);
+	ddl__shm_lane_init(lane, &offer->end.lane, memory);
 	offer->extra = lane;
 	return 0;
 }
@@ -436,7 +321,7 @@ static int shm_probe(char *why, size_t size)
 {
 	void *memory;
 	int fd;
-	int rc = make_memory("ddl-probe", PAGE_SIZE, &fd, &memory);
+	int rc = ddl__shm_make("ddl-probe", PAGE_SIZE, &fd, &memory);
 
 	if (rc) {
 		snprintf(why, size, "no sealed memfd here: %s", strerror(-rc));
@@ -464,7 +349,7 @@ static void shm_free(struct shm *shm)
 static int shm_open_bell(struct shm *shm, const struct ddl__transport_config *config)
 {
 	void *memory;
-	int rc = make_memory("ddl-doorbell", PAGE_SIZE, &shm->doorbell_fd, &memory);
+	int rc = ddl__shm_make("ddl-doorbell", PAGE_SIZE, &shm->doorbell_fd, &memory);
 
 	if (rc)
 		return rc;
@@ -502,13 +387,13 @@ static int shm_open_transport(const struct ddl__transport_config *config, struct
 static int rx_memory(struct shm_rx *rx, const struct ddl__lane *lane, struct ddl_error *err)
 {
 	char why[DDL__REASON_SIZE];
-	void *memory;
-	int rc = make_memory("ddl-lane", size_of(lane), &rx->mesh.fd, &memory);
+	void *memory = NULL;
+	int rc = ddl__shm_make("ddl-lane", ddl__shm_lane_size(lane), &rx->mesh.fd, &memory);
 
 	if (rc)
 		return ddl__error_set(err, rc == -ENOSPC ? -ENOMEM : rc, "shm: no shared memory for %u slots of %u bytes: %s",
 				      lane->slots, lane->slot_bytes, ddl__error_reason(why, sizeof(why), rc));
-	lane_init(&rx->lane, lane, memory);
+	ddl__shm_lane_init(&rx->lane, lane, memory);
 	return 0;
 }
 
@@ -604,7 +489,7 @@ static void *shm_tx_slot(struct ddl__tx *base)
 {
 	struct shm_tx *tx = (struct shm_tx *)base;
 
-	return has_credit(tx) ? slice_of(tx->lane) : NULL;
+	return has_credit(tx) ? ddl__shm_slice(tx->lane) : NULL;
 }
 
 /* Sends the next slot; what: the slice's size, and where it lies. */
@@ -618,7 +503,7 @@ static void publish(struct shm_tx *tx, uint32_t what)
 		return;
 	atomic_store_explicit(&tx->lane->at->what, what, memory_order_relaxed);
 	atomic_store(&tx->lane->at->sequence, ++tx->sent);
-	go_on(tx->lane);
+	ddl__shm_go_on(tx->lane);
 	ring((struct shm_link *)link);
 }
 
@@ -729,7 +614,7 @@ static const void *shm_rx_slot(struct ddl__rx *base, size_t *bytes)
 		ddl__link_fail(rx->mesh.link, -EBADMSG, "it sent a slice that is larger than its slot");
 		return NULL;
 	}
-	at = what == size ? slice_of(&rx->lane) : elsewhere(rx, what);
+	at = what == size ? ddl__shm_slice(&rx->lane) : elsewhere(rx, what);
 	if (!at) {
 		ddl__link_fail(rx->mesh.link, -EBADMSG, "it sent a slice that lies in no window");
 		return NULL;
@@ -742,7 +627,7 @@ static void shm_rx_release(struct ddl__rx *base)
 {
 	struct shm_rx *rx = (struct shm_rx *)base;
 
-	go_on(&rx->lane);
+	ddl__shm_go_on(&rx->lane);
 	atomic_store(&rx->lane.segment->consumed, ++rx->released);
 	if (rx->mesh.link->state == DDL__LINK_UP)
 		ring((struct shm_link *)rx->mesh.link);

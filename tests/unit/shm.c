@@ -32,7 +32,7 @@ static void test_only_ranks_of_one_machine_are_reached(void **state)
 	world_close(&world);
 }
 
-/* What a sender or a receiver gone mad may write into a lane's memory, seen from the slice in its first slot; see shm.c. */
+/* What a sender or a receiver gone mad may write into a lane's memory, seen from the slice in its first slot; see shm_lane.h. */
 enum lie { A_SLICE_AHEAD, A_SLICE_AGAIN, TOO_LARGE, IN_NO_WINDOW, TOO_MANY_CREDITS, FEWER_CREDITS };
 
 static void tell(enum lie lie, uint8_t *slice)
