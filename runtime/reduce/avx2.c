@@ -18,16 +18,8 @@ static inline f16_v f16_round(f32_v x)
 	return (f16_v)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
 }
 
-static inline f32_v bf16_widen(bf16_v h)
-{
-	return (f32_v)((u32_v)_mm256_cvtepu16_epi32((__m128i)h) << 16);
-}
-
-static inline bf16_v bf16_round(f32_v x)
-{
-	__m256i wide = (__m256i)((u32_v)bf16_round_wide(x) >> 16);
-	return (bf16_v)_mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(wide, wide), _MM_SHUFFLE(3, 1, 2, 0)));
-}
+#define bf16_round    bf16_round_bits
+#define bf16_complete bf16_complete_bits
 
 #include "plain.inc"
 #include "vector.inc"

@@ -17,15 +17,8 @@ static inline f16_v f16_round(f32_v x)
 	return (f16_v)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT);
 }
 
-static inline f32_v bf16_widen(bf16_v h)
-{
-	return (f32_v)((u32_v)_mm512_cvtepu16_epi32((__m256i)h) << 16);
-}
-
-static inline bf16_v bf16_round(f32_v x)
-{
-	return (bf16_v)_mm512_cvtepi32_epi16((__m512i)((u32_v)bf16_round_wide(x) >> 16));
-}
+#define bf16_round    bf16_round_bits
+#define bf16_complete bf16_complete_bits
 
 #include "plain.inc"
 #include "vector.inc"

@@ -12,22 +12,19 @@
 #define VECTOR_BF16_ONLY 1
 #include "vector_x86.inc"
 
-enum { CLASS_SUBNORMAL = 0x20 }; /* of vfpclassps */
-
-static __attribute__((noinline, cold)) bf16_v round_subnormals(f32_v x)
-{
-	return (bf16_v)_mm512_cvtepi32_epi16((__m512i)((u32_v)bf16_round_wide(x) >> 16));
-}
-
-static inline f32_v bf16_widen(bf16_v h)
-{
-	return (f32_v)((u32_v)_mm512_cvtepu16_epi32((__m256i)h) << 16);
-}
+enum { CLASS_SUBNORMAL = 0x20, CLASS_NAN = 0x81 }; /* of vfpclassps */
 
 static inline bf16_v bf16_round(f32_v x)
 {
 	if (__builtin_expect(_mm512_fpclass_ps_mask((__m512)x, CLASS_SUBNORMAL) != 0, 0))
-		return round_subnormals(x);
+		return bf16_round_bits(x);
+	return (bf16_v)_mm512_cvtneps_pbh((__m512)x);
+}
+
+static inline bf16_v bf16_complete(f32_v x)
+{
+	if (__builtin_expect(_mm512_fpclass_ps_mask((__m512)x, CLASS_SUBNORMAL | CLASS_NAN) != 0, 0))
+		return bf16_complete_bits(x);
 	return (bf16_v)_mm512_cvtneps_pbh((__m512)x);
 }
 

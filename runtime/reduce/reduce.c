@@ -57,7 +57,7 @@ int ddl__kernels_choose(const char *name, struct ddl_error *err)
 		if ((*set)->usable())
 			snprintf(list + length, sizeof(list) - length, "%s%s", length ? ", " : "", (*set)->name);
 	}
-	return ddl__error_set(err, -EINVAL, "DDL_KERNELS=%s is no kernel set that this CPU has; it has %s",
+	return ddl__error_set(err, -EINVAL, "this CPU has no kernel set %s (DDL_KERNELS); it has %s",
 			      ddl__error_word(word, sizeof(word), name, strlen(name)), list);
 }
 
