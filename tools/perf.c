@@ -132,6 +132,8 @@ int ddl_tool_perf(int argc, char **argv)
 	struct ddl_error err;
 	int status;
 
+	if (argc > 1 && strcmp(argv[1], "kernels") == 0)
+		return ddl__perf_kernels(argc - 1, argv + 1);
 	if (!ddl__perf_options_parse(argc, argv, &run.options, &status))
 		goto free_options;
 	if (ddl__perf_rows(&run.options, &run.rows, &run.n_rows, &run.made, &err) < 0) {

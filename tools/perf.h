@@ -167,4 +167,7 @@ int ddl__perf_measure(struct ddl__perf *perf, const struct ddl__perf_row *row, s
 int ddl__perf_explore(struct ddl__perf *perf, struct ddl__perf_options *options, struct ddl_error *err);
 void ddl__perf_destroy(struct ddl__perf *perf);
 
+/* `ddl perf kernels`: argv[0] is "kernels". Returns the exit status. */
+int ddl__perf_kernels(int argc, char **argv);
+
 #endif

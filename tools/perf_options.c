@@ -303,7 +303,8 @@ static int parse_options(struct parse *parse, int argc, char **argv, int *status
 			ddl__help_print(
 				stdout, "ddl perf COLLECTIVE [OPTIONS]",
 				"Measures a collective over the ranks of the step; rank 0 prints. Collectives: allreduce, "
-				"broadcast,\nbarrier, reducescatter, allgather, reduce, alltoall, gather, scatter, sendrecv.",
+				"broadcast,\nbarrier, reducescatter, allgather, reduce, alltoall, gather, scatter, sendrecv.\n"
+				"`ddl perf kernels` measures one core instead, see `ddl perf kernels --help`.",
 				help);
 			*status = DDL__EXIT_GOOD;
 			return 0;
