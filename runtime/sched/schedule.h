@@ -148,8 +148,8 @@ void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t
  *   tree           all-reduce: reduced and broadcast along two binary trees, pipelined
  *   direct         all-reduce: every chunk straight to its owner, the result straight to all
  *   knomial        all-reduce: reduced and broadcast along a tree of radix 4, for short messages
- *   exchange       all-reduce: everybody's input straight to everybody, for the shortest messages; doubling where there are more than
- *                  DDL__SOURCES_MAX ranks
+ *   exchange       all-reduce: everybody's input straight to everybody, for the shortest messages; doubling where there are more
+ *                  ranks than DDL__SOURCES_MAX
  *   chain          broadcast: from the root along the ring order, pipelined
  *   ring_blocks    reduce-scatter, all-gather: the halves of ring, blocks of any size
  *   bruck          reduce-scatter, all-gather: ceil(log2 N) rounds, for short blocks
