@@ -2,11 +2,11 @@
 /*
  * perf_kernels.c - `ddl perf kernels`: how fast this core reduces and converts, beside what it can move at all.
  *
- * Everything happens on one core, with working sets that fit the first cache, the second, and neither. The limits are loops that only
- * move bytes, in the widest vectors of the CPU: read, copy, copy past the caches, and add (each word of one array into one of
- * another). The limit of a kernel is put together from them: what it writes at the speed of the copy (of the add, where it works in
- * place), what else it reads at the speed of reading. All are measured several times, the limits before every set and after the
- * last, and the fastest of each counts.
+ * Everything happens on one core, with working sets that fit the first cache, the second, and neither. The limits are loops that
+ * only move bytes, in the widest vectors of the CPU: read, copy, copy past the caches, and add (each word of one array into one of
+ * another). The limit of a kernel is put together from them: what it writes at the speed of the copy (of the add, where it works
+ * in place), what else it reads at the speed of reading. All are measured several times, the limits before every set and after
+ * the last, and the fastest of each counts.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -153,7 +153,7 @@ struct traffic {               /* bytes for each element */
 static struct traffic traffic_of(const struct row *row, const struct ddl__kernels *k)
 {
 	const size_t m = k->type_bytes, w = k->wire_bytes;
-	struct traffic t = { .all = 0 };
+	struct traffic t;
 
 	switch (row->kind) {
 	case STORE: /* in place */
@@ -168,7 +168,8 @@ static struct traffic traffic_of(const struct row *row, const struct ddl__kernel
 	case FINISH:
 		t = (struct traffic){ m + w, m + w, { m, w, w, m }, 0 };
 		break;
-	case MANY: /* sources, then destinations */
+	case MANY:
+	default: /* sources, then destinations */
 		t = (struct traffic){ row->n_src * m, row->n_dst * m, { 0 }, 0 };
 		for (size_t i = 0; i < row->n_src + row->n_dst; i++)
 			t.arrays[i] = m;
