@@ -9,7 +9,7 @@
 
 #include "schedule.h"
 
-#define NODE_LATENCY_US    2.0 /* between what ranks with a core each take, 0.3, and ranks that share one */
+#define NODE_LATENCY_US    1.5 /* between what ranks with a core each take, 0.3, and ranks that share one */
 #define NETWORK_LATENCY_US 40.0
 #define SWITCH_LATENCY_US  1.0 /* more for every switch higher up */
 #define NODE_GBPS          20.0
@@ -317,13 +317,19 @@ double ddl__cost_knomial(const struct ddl__model *model, double bytes)
 	return depth * (2 * (latency + 2 * MESSAGE_US + transfer) + reduce_us(model, 3 * bytes));
 }
 
+/* The work of one message more at the same time. */
+static double message_us(uint32_t level)
+{
+	return level == 0 ? NODE_MESSAGE_US : MESSAGE_US;
+}
+
 double ddl__cost_direct(const struct ddl__model *model, double bytes)
 {
 	double n = model->n_ranks;
 	uint32_t top = level_of(model, model->n_ranks);
 	if (n < 2)
 		return 0;
-	return 2 * (model->level[top].latency_us + (n - 1) * MESSAGE_US +
+	return 2 * (model->level[top].latency_us + (n - 1) * message_us(top) +
 		    ddl__model_transfer_us(model, top, n, (n - 1) / n * bytes)) +
 	       reduce_us(model, (n - 1) / n * bytes);
 }
@@ -336,6 +342,6 @@ double ddl__cost_exchange(const struct ddl__model *model, double bytes)
 		return 0;
 	if (n > DDL__SOURCES_MAX)
 		return ddl__cost_doubling(model, bytes);
-	return model->level[top].latency_us + (n - 1) * 2 * (top == 0 ? NODE_MESSAGE_US : MESSAGE_US) +
+	return model->level[top].latency_us + (n - 1) * 2 * message_us(top) +
 	       ddl__model_transfer_us(model, top, n, (n - 1) * bytes) + reduce_us(model, (n - 1) * bytes);
 }

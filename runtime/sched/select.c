@@ -225,6 +225,7 @@ struct ddl__candidate ddl__select_cheapest(enum ddl__collective collective, cons
 	struct ddl__candidate candidates[DDL__CANDIDATES_MAX], first;
 	size_t n = ddl__candidates(collective, model, bytes, candidates);
 	ddl__select(collective, NULL, &first, NULL);
-	double least = ddl__candidate_cost(&first, model, bytes) * (model->n_levels > 1 ? CLEARLY : 1);
+	bool one_node = model->level[0].ranks == model->n_ranks;
+	double least = ddl__candidate_cost(&first, model, bytes) * (one_node ? 1 : CLEARLY);
 	return n > 0 && ddl__candidate_cost(&candidates[0], model, bytes) < least ? candidates[0] : first;
 }

@@ -204,6 +204,36 @@ static void short_blocks_take_few_rounds_and_long_ones_the_ring(void **state)
 	check_pick(DDL__ALLTOALL, &model, 4096, "pairwise");
 }
 
+/* What is the fastest in a node was measured; the ring goes through memory more often than the others. */
+static void within_a_node_the_ring_is_never_chosen(void **state)
+{
+	static const struct {
+		const char *plan;
+		int n;
+		double bytes;
+		const char *want;
+	} cases[] = {
+		{ "fabric(n0)", 2, 8, "doubling" },    { "fabric(n0)", 2, 32768, "doubling" },
+		{ "fabric(n0)", 2, 262144, "direct" }, { "fabric(n0)", 2, 67108864, "direct" },
+		{ "fabric(n0)", 4, 8, "exchange" },    { "fabric(n0)", 4, 4096, "exchange" },
+		{ "fabric(n0)", 4, 65536, "direct" },  { "fabric(n0)", 4, 67108864, "direct" },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		size_t nodes[8] = { 0 };
+		char text[128];
+		struct ddl__plan *plan;
+		struct ddl__layout *layout;
+		struct ddl__model model;
+		snprintf(text, sizeof(text), "1;job=;mode=auto;src=none/tree;tree=%s", cases[i].plan);
+		assert_int_equal(ddl__plan_decode(text, strlen(text), &plan, NULL), 0);
+		assert_int_equal(ddl__layout_create(plan, nodes, cases[i].n, &layout), 0);
+		ddl__model_init(&model, layout);
+		check_pick(DDL__ALLREDUCE, &model, cases[i].bytes, cases[i].want);
+		ddl__layout_destroy(layout);
+		ddl__plan_destroy(plan);
+	}
+}
+
 static void more_bytes_never_take_less_time_and_one_rank_takes_none_for_others(void **state)
 {
 	struct ddl__model model = worked_example(), alone = { .n_levels = 1, .n_ranks = 1 };
@@ -222,6 +252,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(short_blocks_take_few_rounds_and_long_ones_the_ring),
+		cmocka_unit_test(within_a_node_the_ring_is_never_chosen),
 		cmocka_unit_test(more_bytes_never_take_less_time_and_one_rank_takes_none_for_others),
 		cmocka_unit_test(a_worked_example_gives_the_known_times),
 		cmocka_unit_test(the_tree_gives_its_own_dimensions),
