@@ -391,7 +391,7 @@ int ddl_start(struct ddl_request *request);
 int ddl_test(struct ddl_request *request);
 
 /*
- * ddl_wait - blocks until a request is complete: spins for some microseconds, then sleeps.
+ * ddl_wait - blocks until a request is complete: spins for some microseconds, then offers its core to others, then sleeps.
  * Returns 0 complete (or not started), negative as ddl_test().
  */
 int ddl_wait(struct ddl_request *request);
