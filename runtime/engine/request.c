@@ -503,6 +503,9 @@ int ddl__request_waits_for_left(const struct ddl_request *request)
 	for (uint32_t l = 0; l < request->schedule->n_lanes; l++) {
 		const struct ddl__lane_state *lane = &request->lanes[l];
 		size_t bytes;
+		if (!lane->done && lane->step == lane->steps->n && request->shares && lane->tx &&
+		    request->comm->left[lane->steps->send_peer] && !lane->tx_ops->tx_flushed(lane->tx))
+			return lane->steps->send_peer; /* what it was lent it will never read */
 		if (lane->done || lane->step == lane->steps->n || lane->steps->recv_peer < 0 ||
 		    !request->comm->left[lane->steps->recv_peer])
 			continue;

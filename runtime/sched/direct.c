@@ -127,8 +127,8 @@ static int build_lanes(struct maker *m, const int *order)
 int ddl__build_direct(const struct ddl__build *build, struct ddl__schedule **schedule)
 {
 	struct maker m = { .build = build, .n = (uint64_t)build->layout->n_ranks };
-	if (m.n == 1 || build->count == 0)
-		return ddl__build_ring(build, schedule);
+	if (m.n <= 2 || build->count == 0)
+		return ddl__build_ring(build, schedule); /* the same steps, the last reduction and the first gift in one */
 	int rc = ddl__schedule_create((uint32_t)m.n - 1, &m.schedule);
 	if (rc < 0)
 		return rc;

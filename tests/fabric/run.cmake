@@ -13,3 +13,8 @@ add_executable(kin kin.c)
 target_link_libraries(kin PRIVATE ddl)
 set_target_properties(kin PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 ddl_bats_test(kin)
+# What mem.bats starts.
+add_executable(mem_kill mem_kill.c)
+target_link_libraries(mem_kill PRIVATE ddl)
+set_target_properties(mem_kill PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+ddl_bats_test(mem)

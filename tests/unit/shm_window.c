@@ -5,7 +5,7 @@
 
 #include <sys/mman.h>
 
-#include "shm_lane.h"
+#include "shm_window.h"
 
 #define OPS  (&ddl__transport_shm)
 #define SIZE 65536u /* bytes of a window */
@@ -185,27 +185,43 @@ static bool is_lost(void *context)
 	return ((struct rank *)context)->n_lost > 0;
 }
 
-/* The first slot of a lane of a few long slices, of which that is the first: it begins the page behind the slots. */
-static struct ddl__shm_slot *first_slot(void *slice)
+/* Slices that lie where no slice can be */
+static void lend_beyond(struct pair *p)
 {
-	struct ddl__shm_segment *segment = (struct ddl__shm_segment *)((uint8_t *)slice - 4096);
+	assert_true(OPS->tx_lend(p->tx, &p->window[0], SIZE - PART + 1, PART));
+}
 
-	return (struct ddl__shm_slot *)(segment + 1);
+static void lend_around(struct pair *p)
+{
+	assert_true(OPS->tx_lend(p->tx, &p->window[0], SIZE_MAX - PART / 2, PART));
+}
+
+static void lend_the_unknown(struct pair *p)
+{
+	ddl__windows_fini(windows_of(p, 1));
+	assert_true(OPS->tx_lend(p->tx, &p->window[0], 0, PART));
+}
+
+static void place_beyond(struct pair *p)
+{
+	OPS->rx_grant(p->rx, 1, &p->window[1], 0, 3 * PART);
+	assert_non_null(OPS->tx_place(p->tx, 1, 2 * PART, PART));
+	OPS->rx_grant(p->rx, 2, &p->window[1], 0, 2 * PART);
+	OPS->tx_placed(p->tx, PART);
+}
+
+static void place_without_a_grant(struct pair *p)
+{
+	OPS->rx_grant(p->rx, 1, &p->window[1], 0, 3 * PART);
+	assert_non_null(OPS->tx_place(p->tx, 1, PART, PART));
+	OPS->rx_grant(p->rx, 2, NULL, 0, 0);
+	OPS->tx_placed(p->tx, PART);
 }
 
 static void test_a_slice_that_lies_nowhere_is_a_loss(void **state)
 {
-	static const struct {
-		uint32_t what;
-		struct ddl__elsewhere elsewhere;
-	} lies[] = {
-		{ DDL__SLICE_LENT | PART, { 7, 0 } },               /* never shown */
-		{ DDL__SLICE_LENT | PART, { 1, SIZE - PART + 1 } }, /* beyond its end */
-		{ DDL__SLICE_LENT | PART, { 1, UINT64_MAX - PART / 2 } },
-		{ DDL__SLICE_LENT | PART, { UINT64_MAX, 0 } },
-		{ DDL__SLICE_PLACED | PART, { 0, PART + 1 } }, /* beyond what is granted */
-		{ DDL__SLICE_PLACED | PART, { 0, UINT64_MAX } },
-	};
+	static void (*const lies[])(struct pair *) = { lend_beyond, lend_around, lend_the_unknown, place_beyond,
+						       place_without_a_grant };
 
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		struct pair p;
@@ -213,9 +229,7 @@ static void test_a_slice_that_lies_nowhere_is_a_loss(void **state)
 
 		pair_open(&p);
 		show_both(&p);
-		OPS->rx_grant(p.rx, 1, &p.window[1], 0, 2 * PART);
-		memcpy(first_slot(OPS->tx_slot(p.tx))->inside.bytes, &lies[i].elsewhere, sizeof(lies[i].elsewhere));
-		OPS->tx_send(p.tx, lies[i].what);
+		lies[i](&p);
 		assert_null(OPS->rx_slot(p.rx, &bytes));
 		until(&p.world, is_lost, &p.world.rank[1]);
 		assert_string_equal(p.world.rank[1].detail[0], "it sent a slice that lies in no window");
