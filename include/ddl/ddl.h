@@ -396,6 +396,53 @@ int ddl_test(struct ddl_request *request);
  */
 int ddl_wait(struct ddl_request *request);
 
+#define DDL_STATS_LEVELS 17 /* levels of the switch tree that statistics tell apart; level 0 is within a node */
+#define DDL_STATS_RAILS  8  /* network interfaces of a node that they tell apart */
+
+/* What a part of a request has done over all its starts. Each lane of a request waits for itself, so times of several lanes may
+ * add up to more than the time that passed. */
+struct ddl_stats {
+	uint64_t bytes_sent;      /* as they travel, without headers */
+	uint64_t bytes_received;  /* as they travel, without headers */
+	uint64_t slices_sent;     /* pieces in which they went */
+	uint64_t slices_received; /* pieces in which they came */
+	uint64_t wait_data_ns;    /* waiting for data of a peer */
+	uint64_t wait_credit_ns;  /* waiting for room at a peer, or for delivery */
+	uint64_t wait_lane_ns;    /* waiting for another lane of this rank */
+	uint64_t reduce_ns;       /* reducing, and handing on what was reduced */
+	uint64_t copy_ns;         /* the same of slices that are only copied */
+};
+
+/* Statistics of a request: initialise struct_size. */
+struct ddl_request_stats {
+	size_t struct_size;                        /* sizeof(struct ddl_request_stats) */
+	uint64_t starts;                           /* that are complete */
+	uint64_t total_ns;                         /* from ddl_start() until complete, over all of them */
+	uint64_t shortest_ns;                      /* the shortest of them */
+	uint64_t longest_ns;                       /* the longest of them */
+	uint32_t n_levels;                         /* levels that the tree has */
+	uint32_t n_rails;                          /* rails that are in use, at least 1 */
+	struct ddl_stats all;                      /* everything */
+	struct ddl_stats levels[DDL_STATS_LEVELS]; /* by the level at which this rank and its peer meet */
+	struct ddl_stats rails[DDL_STATS_RAILS];   /* of what goes between nodes, by rail */
+};
+
+/*
+ * ddl_request_get_stats - what a request has done so far: bytes, and the time that its lanes spent waiting and working.
+ *
+ * stats       written on success
+ * Only where statistics are on: DDL_STATS or a trace (ddl(7)) when the communicator was created.
+ * Does not block for longer than another thread makes progress. May be called while the request is active.
+ * Returns 0; -EINVAL (NULL, or struct_size is not set); -EOPNOTSUPP (statistics are off).
+ */
+int ddl_request_get_stats(const struct ddl_request *request, struct ddl_request_stats *stats);
+
+/*
+ * ddl_request_get_peer_stats - the part of it with one peer; the work on a slice that is received and sent on counts for whom it
+ * came from. The rest as above; -EINVAL also for a peer that is no rank.
+ */
+int ddl_request_get_peer_stats(const struct ddl_request *request, int peer, struct ddl_stats *stats);
+
 /*
  * ddl_request_free - frees a request that is not active. NULL does nothing. Not collective.
  * Returns 0; -EINVAL if it is active (unless the communicator was aborted).

@@ -22,7 +22,11 @@
 #include "log.h"
 #include "measure.h"
 #include "mem.h"
+#include "report.h"
 #include "settings.h"
+#include "state.h"
+#include "stats.h"
+#include "sync.h"
 #include "trace.h"
 
 enum { GOODBYE_MS_MAX = 10000, ABORT_MS_MAX = 1000 };
@@ -234,10 +238,29 @@ static int start_services(struct ddl_comm *comm, const struct ddl__settings *set
 {
 	const char *folder = *settings->options.trace ? settings->options.trace : comm->plan->options.trace;
 	int threads = settings->progress_threads >= 0 ? settings->progress_threads : comm->plan->options.progress;
-	int rc = *folder ? ddl__trace_open(folder, job, comm->rank, &comm->trace, err) : 0;
+	int rc = *folder ? ddl__trace_open(comm, folder, job, settings->trace_megabytes, &comm->trace, err) : 0;
 	if (rc == 0 && threads > 0 && comm->size > 1)
 		rc = ddl__engine_thread_start(comm, err);
 	return rc;
+}
+
+/* What people want to see of it: wanted is the same on all ranks. What was measured before is not part of it. */
+static int start_observing(struct ddl_comm *comm, unsigned wanted, struct ddl_error *err)
+{
+	struct ddl__origin *origin = comm->origin;
+	int rc = 0;
+	if (*comm->plan->options.trace)
+		wanted |= DDL__OBSERVE_TRACE;
+	if (wanted & DDL__OBSERVE_TRACE && !origin->clock_known)
+		rc = ddl__sync(comm, &origin->clock_ahead_ns, &origin->clock_error_ns, err);
+	if (rc < 0)
+		return rc;
+	origin->clock_known = wanted & DDL__OBSERVE_TRACE;
+	if (comm->trace)
+		ddl__trace_clock(comm->trace, origin->clock_ahead_ns, origin->clock_error_ns);
+	if ((wanted & DDL__OBSERVE_STATS || comm->trace) && ddl__stats_open(comm, wanted) < 0)
+		return ddl__error_memory(err);
+	return 0;
 }
 
 /* Dimensions that were given for a whole job say nothing of a part with another number of ranks: those of the tree count there. */
@@ -280,6 +303,7 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 	rc = rc ? rc : start_services(c, settings, boot->job, err);
 	memcpy(origin->job, boot->job, sizeof(origin->job));
 	memcpy(origin->secret, members.secret, sizeof(origin->secret));
+	const unsigned observe = members.observe;
 	origin->settings.plan = NULL;
 	origin->settings.tuning = NULL; /* is of the whole job's shape */
 	ddl__members_fini(&members);
@@ -288,7 +312,10 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 		return rc;
 	}
 	ddl__process_enter(c);
+	ddl__engine_listen(c, settings->dump_signal);
+	ddl__state_show(c);
 	rc = boot->secret || !settings->measure ? 0 : ddl__measure(c, err); /* a part takes over what its parent knows */
+	rc = rc ? rc : start_observing(c, observe, err);
 	if (rc < 0) {
 		ddl_comm_destroy(c);
 		return rc;
@@ -346,6 +373,7 @@ int ddl__comm_create_loop(struct ddl__loop_world *world, const char *plan_text, 
 		return rc;
 	}
 	ddl__process_enter(c);
+	ddl__state_show(c);
 	*comm = c;
 	return 0;
 }
@@ -375,6 +403,7 @@ void ddl_comm_destroy(struct ddl_comm *comm)
 {
 	if (!comm || atomic_load(&comm->forked))
 		return;
+	ddl__report(comm);
 	ddl__process_leave(comm);
 	if (comm->layout)
 		say_goodbye(comm);

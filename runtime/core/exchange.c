@@ -17,6 +17,7 @@
 #include "error.h"
 #include "log.h"
 #include "merge.h"
+#include "stats.h"
 
 #define PROTOCOL "1" /* of the exchange and the transports; ranks must have the same */
 
@@ -31,6 +32,7 @@ static int publish_rank(struct ddl__boot *boot, const struct ddl__settings *sett
 	struct ddl__blob blob = { 0 };
 	char *text = NULL;
 	uint8_t buffer[DDL__ADDRESS_MAX];
+	uint32_t observe = settings->observe | (*settings->options.trace ? DDL__OBSERVE_TRACE : 0);
 	uint64_t digest = settings->plan ? ddl__plan_digest(settings->plan, strlen(settings->plan)) : 0;
 	int rc = ddl__facts_encode(facts, &text, err);
 	if (rc < 0)
@@ -39,6 +41,7 @@ static int publish_rank(struct ddl__boot *boot, const struct ddl__settings *sett
 	rc = rc ? rc : ddl__blob_add(&blob, "version", DDL_VERSION, sizeof(DDL_VERSION) - 1);
 	rc = rc ? rc : ddl__blob_add(&blob, "digest", &digest, settings->plan ? sizeof(digest) : 0);
 	rc = rc ? rc : ddl__blob_add(&blob, "facts", text, strlen(text));
+	rc = rc ? rc : ddl__blob_add(&blob, "observe", &observe, observe ? sizeof(observe) : 0);
 	for (size_t t = 0; rc == 0 && t < n_transports; t++) {
 		size_t size = sizeof(buffer);
 		rc = transports[t]->ops->address(transports[t], buffer, &size);
@@ -123,6 +126,12 @@ static int read_rank(struct ddl__members *m, int rank, struct ddl__facts *told, 
 		return ddl__error_set(err, -EBADMSG, "rank %d published facts that cannot be read: %s", rank, why.text);
 	if (ddl__place_init(&m->places[rank], told) < 0)
 		return out_of_memory(err);
+	const void *observe;
+	size_t observe_size;
+	uint32_t wants = 0;
+	if (ddl__blob_find(blob, size, "observe", &observe, &observe_size) == 0 && observe_size == sizeof(wants))
+		memcpy(&wants, observe, sizeof(wants));
+	m->observe |= wants;
 	uint64_t theirs = 0;
 	if (digest_size == sizeof(theirs))
 		memcpy(&theirs, digest, sizeof(theirs));

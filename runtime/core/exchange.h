@@ -20,6 +20,7 @@ struct ddl__members {                     /* what is known after the exchange */
 	size_t *sizes;                    /* of the blobs */
 	struct ddl__tuning *tuning;       /* rank 0's; NULL: it has none. Owned */
 	int size;                         /* ranks */
+	uint32_t observe;                 /* bits of enum ddl__observe that any rank wants */
 	uint8_t secret[DDL__SECRET_SIZE]; /* of the job */
 };
 

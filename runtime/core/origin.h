@@ -18,6 +18,10 @@ struct ddl__origin {
 	char job[64];                     /* name of the job or step, and which split of it */
 	uint8_t secret[DDL__SECRET_SIZE]; /* the same on all ranks */
 	struct ddl__loop_world *loop;     /* transport/loop: the world of its ranks; borrowed; else NULL */
+	bool part;                        /* it was split from another */
+	bool clock_known;                 /* the clock was compared with that of rank 0 of the whole job */
+	int64_t clock_ahead_ns;           /* of that one */
+	uint64_t clock_error_ns;          /* how wrong that may be */
 	uint64_t splits;                  /* how often the communicator was split; the same on all ranks */
 };
 

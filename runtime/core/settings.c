@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,9 @@
 #include "log.h"
 #include "plan.h"
 #include "reduce.h"
+#include "stats.h"
 
-enum { TIMEOUT_S_DEFAULT = 600, TIMEOUT_S_MAX = 86400 };
+enum { TIMEOUT_S_DEFAULT = 600, TIMEOUT_S_MAX = 86400, TRACE_MIB_DEFAULT = 16, TRACE_MIB_MAX = 65536 };
 
 static const char *environment(const char *name)
 {
@@ -37,6 +39,62 @@ static int read_number(const char *name, long min, long max, int *value, struct 
 				      ddl__error_word(word, sizeof(word), text, strlen(text)), min, max);
 	*value = (int)number;
 	return 0;
+}
+
+/* DDL_STATS: a list of 1, alone and the name of a file; "" and 0 want none. */
+static int read_stats(struct ddl__settings *s, struct ddl_error *err)
+{
+	const char *text = environment("DDL_STATS");
+	for (const char *at = text; at && *at && strcmp(text, "0") != 0;) {
+		const size_t length = strcspn(at, ",");
+		char word[64];
+		if (length == 1 && *at == '1') {
+			s->observe |= DDL__OBSERVE_STATS;
+		} else if (length == 5 && strncmp(at, "alone", 5) == 0) {
+			s->observe |= DDL__OBSERVE_STATS | DDL__OBSERVE_ALONE;
+		} else if (length > 5 && length < sizeof(s->stats_file) && strncmp(at + length - 5, ".json", 5) == 0) {
+			s->observe |= DDL__OBSERVE_STATS | DDL__OBSERVE_PEERS;
+			memcpy(s->stats_file, at, length);
+			s->stats_file[length] = '\0';
+		} else {
+			return ddl__error_set(err, -EINVAL,
+					      "DDL_STATS: \"%s\" is none of 0, 1, alone and a file's name that ends with .json",
+					      ddl__error_word(word, sizeof(word), at, length));
+		}
+		at += length + (at[length] == ',');
+	}
+	return 0;
+}
+
+static int read_dump_signal(int *number, struct ddl_error *err)
+{
+	static const struct {
+		const char *name;
+		int number;
+	} signals[] = { { "USR1", SIGUSR1 }, { "USR2", SIGUSR2 }, { "off", 0 } };
+	const char *text = environment("DDL_DUMP_SIGNAL");
+	char word[64];
+	*number = SIGUSR1;
+	for (size_t i = 0; text && i < sizeof(signals) / sizeof(signals[0]); i++) {
+		if (strcmp(text, signals[i].name) != 0)
+			continue;
+		*number = signals[i].number;
+		return 0;
+	}
+	return !text ? 0
+		     : ddl__error_set(err, -EINVAL, "DDL_DUMP_SIGNAL=%s: choose from USR1, USR2, off",
+				      ddl__error_word(word, sizeof(word), text, strlen(text)));
+}
+
+/* What tells people what goes on. */
+static int read_observation(struct ddl__settings *s, struct ddl_error *err)
+{
+	s->observe = 0;
+	s->stats_file[0] = '\0';
+	s->trace_megabytes = TRACE_MIB_DEFAULT;
+	int rc = read_stats(s, err);
+	rc = rc ? rc : read_dump_signal(&s->dump_signal, err);
+	return rc ? rc : read_number("DDL_TRACE_SIZE", 1, TRACE_MIB_MAX, &s->trace_megabytes, err);
 }
 
 int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__settings *s, struct ddl_error *err)
@@ -70,6 +128,7 @@ int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__setti
 	s->measure = o->measure >= 0 ? o->measure : 1;
 	if (rc == 0 && o->measure < 0)
 		rc = read_number("DDL_MEASURE", 0, 1, &s->measure, err);
+	rc = rc ? rc : read_observation(s, err);
 	s->timeout_ms = o->timeout_ms ? o->timeout_ms : seconds * 1000;
 	ddl__log(DDL__LOG_DEBUG, "deadline %d ms, transports %s, interfaces %s", s->timeout_ms,
 		 s->transports ? s->transports : "all", s->interfaces ? s->interfaces : "by rule");

@@ -45,6 +45,10 @@ static int make_origin(const struct ddl_comm *parent, int color, int size, struc
 	if (rc < 0)
 		return rc;
 	o->facts = from->facts;
+	o->part = true;
+	o->clock_known = from->clock_known;
+	o->clock_ahead_ns = from->clock_ahead_ns;
+	o->clock_error_ns = from->clock_error_ns;
 	snprintf(o->facts.node, sizeof(o->facts.node), "%s", ddl_comm_node_name(parent, parent->rank));
 	snprintf(o->job, sizeof(o->job), "%.40s-%llu.%d", from->job, (unsigned long long)from->splits, color);
 	if (from->loop)

@@ -14,7 +14,7 @@ int ddl_start(struct ddl_request *request)
 		return rc;
 	if (atomic_load(&request->active))
 		return -EINVAL;
-	if (comm->trace)
+	if (request->watch)
 		request->started_ns = ddl__now_ns();
 	atomic_store_explicit(&request->moved_ns, ddl__coarse_ns(), memory_order_relaxed);
 	atomic_store_explicit(&request->active, true, memory_order_relaxed); /* submit hands it to whoever makes progress */

@@ -26,14 +26,19 @@
 #include <unistd.h>
 
 #include "channel.h"
+#include "dump.h"
+#include "dump_signal.h"
 #include "error.h"
 #include "log.h"
+#include "state.h"
+#include "stats.h"
 #include "trace.h"
 
 enum {
 	EVENTS_A_PASS = 64,
 	SLEEP_MS_MAX = 1000,
 	SLEEP_MS_BUSY = 1,
+	SLEEP_MS_NOTE = 100, /* a wait that lasts longer shows what it waits for */
 	UNASKED_WAITING = 64, /* passes of a wait without asking the descriptors */
 	UNASKED_TESTING = 8,  /* calls of ddl_test() */
 	UNASKED_OFFER = 16,   /* passes that an offer of the core counts for */
@@ -75,6 +80,7 @@ void ddl__engine_fail(struct ddl_comm *comm, int code, const char *format, ...)
 	va_end(args);
 	comm->error.code = code;
 	atomic_store(&comm->failed, code);
+	atomic_store_explicit(&comm->state->failed, code, memory_order_relaxed);
 	for (struct ddl_request *r = comm->active; r; r = r->next)
 		atomic_store(&r->active, false);
 	comm->active = NULL;
@@ -179,6 +185,7 @@ static void on_aborted(void *context, int peer, int code, const char *text)
 	if (code == -ETIMEDOUT && comm->active) {
 		/* Whose limit passes first is chance: the rank that it waits for may wait for another one, as this one does. */
 		ddl__request_describe_wait(comm->active, wait, sizeof(wait));
+		ddl__dump_quietly(comm, "another rank's deadline has passed");
 		ddl__engine_fail(comm, code, "%.430s; rank %d%s", text, comm->rank, strstr(wait, " waits for "));
 	} else {
 		ddl__engine_fail(comm, code < 0 ? code : -ECANCELED, "%s", text);
@@ -199,6 +206,7 @@ static void activate(struct ddl_comm *comm, struct ddl_request *r)
 		at = &(*at)->next;
 	r->next = *at;
 	*at = r;
+	atomic_fetch_add_explicit(&comm->state->starts, 1, memory_order_relaxed);
 	ddl__request_rewind(r);
 }
 
@@ -255,7 +263,9 @@ static bool is_due(struct ddl_comm *comm, unsigned most)
 
 static void complete(struct ddl_comm *comm, struct ddl_request *r)
 {
-	ddl__trace_span(comm->trace, r);
+	if (r->watch)
+		ddl__watch_complete(r);
+	atomic_fetch_add_explicit(&comm->state->completions, 1, memory_order_relaxed);
 	atomic_store_explicit(&r->active, false, memory_order_release); /* the last touch: the owner may free it from now on */
 	if (comm->polling)
 		wake_poller(comm); /* it may sleep for this very request */
@@ -313,11 +323,24 @@ static void leave(struct ddl_comm *comm)
 	}
 }
 
+/* A program that tests and never waits shows what it does as well, now and then. The lock is held. */
+static void show_testing(struct ddl_comm *comm, uint64_t now)
+{
+	const uint64_t shown = atomic_load_explicit(&comm->state->tested_ns, memory_order_relaxed);
+	if (now - shown < SLEEP_MS_NOTE * 1000000u)
+		return;
+	atomic_store_explicit(&comm->state->tested_ns, now, memory_order_relaxed);
+	if (now - atomic_load_explicit(&comm->active->moved_ns, memory_order_relaxed) >= SLEEP_MS_NOTE * 1000000u)
+		ddl__state_note_changed(comm);
+}
+
 void ddl__engine_poke(struct ddl_comm *comm)
 {
 	if (pthread_mutex_trylock(&comm->lock) == 0) {
 		uint64_t now = ddl__coarse_ns();
 		progress(comm, is_due(comm, UNASKED_TESTING) || now != comm->asked_ns);
+		if (now != comm->asked_ns && comm->active)
+			show_testing(comm, now);
 		comm->asked_ns = now;
 		leave(comm);
 	}
@@ -429,6 +452,19 @@ static bool burst(struct wait *wait)
 	return false;
 }
 
+/* Shows what is waited for once nothing has moved for a while; false: it is too soon. The lock is held. */
+static bool show_wait(struct ddl_comm *comm)
+{
+	const uint64_t now = ddl__coarse_ns();
+	for (const struct ddl_request *r = comm->active; r; r = r->next)
+		if (now - atomic_load_explicit(&r->moved_ns, memory_order_relaxed) < SLEEP_MS_NOTE * 1000000u) {
+			comm->state->noted_ns = 0; /* what was noted before is over */
+			return false;
+		}
+	ddl__state_note_changed(comm);
+	return true;
+}
+
 /* Passes the time when nothing moved. The lock is held; given back, and held again, while asleep. */
 static enum ddl__rest rest(struct wait *wait, uint64_t now)
 {
@@ -443,7 +479,11 @@ static enum ddl__rest rest(struct wait *wait, uint64_t now)
 		return next;
 	uint64_t ms = wait->deadline_ns ? (wait->deadline_ns - now) / 1000000 + 1 : SLEEP_MS_MAX;
 	uint64_t most = busy ? SLEEP_MS_BUSY : SLEEP_MS_MAX; /* our descriptors do not tell of the others */
+	if (comm->active && !show_wait(comm))
+		most = most < SLEEP_MS_NOTE ? most : SLEEP_MS_NOTE;
+	atomic_fetch_add_explicit(&comm->state->asleep, 1, memory_order_relaxed);
 	doze(comm, (int)(ms < most ? ms : most));
+	atomic_fetch_sub_explicit(&comm->state->asleep, 1, memory_order_relaxed);
 	ddl__pace_slept(&comm->pace, ddl__now_ns() - now);
 	wait->idle_since_ns = 0;
 	return next;
@@ -485,6 +525,7 @@ void ddl__engine_check_deadline(struct ddl_request *request)
 		return;
 	ddl__call_describe(&request->call, call, sizeof(call));
 	ddl__request_describe_wait(request, wait, sizeof(wait));
+	ddl__dump(comm, "the deadline has passed");
 	ddl__engine_fail(
 		comm, -ETIMEDOUT,
 		"request %u (%s) has not moved for %d ms: %s; is that rank stuck, does it wait for another one, or did it never "
@@ -543,6 +584,22 @@ static void on_wake(struct ddl__poll_source *source, uint32_t events)
 	(void)!read(comm->wake_fd, &count, sizeof(count));
 }
 
+/* Its descriptor is not read: the other communicators are to see it too. */
+static void on_dump(struct ddl__poll_source *source, uint32_t events)
+{
+	ddl__dump((struct ddl_comm *)((char *)source - offsetof(struct ddl_comm, dump)), "asked by a signal");
+}
+
+void ddl__engine_listen(struct ddl_comm *comm, int signal)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = &comm->dump };
+	int fd = ddl__dump_signal_open(signal);
+	comm->asked_to_dump = true;
+	comm->dump.ready = on_dump;
+	if (fd >= 0)
+		epoll_ctl(comm->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
 int ddl__engine_init(struct ddl_comm *comm, struct ddl_error *err)
 {
 	pthread_mutex_init(&comm->lock, NULL);
@@ -554,6 +611,7 @@ int ddl__engine_init(struct ddl_comm *comm, struct ddl_error *err)
 	pthread_cond_init(&comm->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
 	comm->wake.ready = on_wake;
+	comm->state_fd = -1;
 	comm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	comm->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = &comm->wake };
@@ -561,16 +619,20 @@ int ddl__engine_init(struct ddl_comm *comm, struct ddl_error *err)
 	if (comm->epoll_fd < 0 || comm->wake_fd < 0 || epoll_ctl(comm->epoll_fd, EPOLL_CTL_ADD, comm->wake_fd, &event) < 0)
 		return ddl__error_set(err, -errno, "a communicator could not be made: %s",
 				      ddl__error_reason(why, sizeof(why), -errno));
-	return 0;
+	return ddl__state_open(comm) < 0 ? ddl__error_memory(err) : 0;
 }
 
 void ddl__engine_fini(struct ddl_comm *comm)
 {
+	if (comm->asked_to_dump)
+		ddl__dump_signal_close();
 	if (comm->epoll_fd >= 0)
 		close(comm->epoll_fd);
 	if (comm->wake_fd >= 0)
 		close(comm->wake_fd);
 	ddl__channels_fini(comm);
+	ddl__stats_close(comm);
+	ddl__state_close(comm);
 	free(comm->requests);
 	free(comm->early);
 	free(comm->left);

@@ -37,7 +37,20 @@ struct ddl__lane_state {
 	bool done;                               /* through and flushed */
 };
 
+enum ddl__halt {                         /* why a lane does not go on */
+		 DDL__MOVED = 0,         /* it did */
+		 DDL__HALT_DATA = 1,     /* no data from its peer */
+		 DDL__HALT_CREDIT = 2,   /* no room at its peer */
+		 DDL__HALT_LANE = 3,     /* another lane of this rank must go on first */
+		 DDL__HALT_DELIVERY = 4, /* through, but what was sent is not on its way */
+		 DDL__HALT_START = 5,    /* it has not begun */
+		 DDL__HALT_FAILED = 6,   /* the communicator has failed */
+};
+
 struct ddl__channel; /* channel.h */
+struct ddl__stats;   /* stats.h */
+struct ddl__watch;   /* stats.h */
+struct ddl__state;   /* state.h */
 
 struct ddl__shared {                      /* where a buffer lies in memory that the node's other processes can map */
 	const struct ddl__window *window; /* NULL: in none */
@@ -74,7 +87,8 @@ struct ddl_request {
 	struct ddl__lane_state *lanes;      /* schedule->n_lanes */
 	uint32_t lanes_left;                /* not done yet in this start */
 	atomic_bool active;                 /* from ddl_start() until complete */
-	uint64_t started_ns;                /* monotonic clock; only where there is a trace */
+	uint64_t started_ns;                /* monotonic clock; only of a watched request */
+	struct ddl__watch *watch;           /* owned; NULL: not watched, see stats.h */
 	_Atomic uint64_t moved_ns;          /* coarse clock: when a slice last moved, or the start */
 	struct ddl_request *next;           /* in the queue or the active list */
 };
@@ -140,16 +154,26 @@ struct ddl_comm {
 
 	pthread_t thread; /* service thread */
 	bool has_thread;
-	atomic_bool stop;         /* tells it to end */
-	struct ddl__trace *trace; /* owned; NULL: none */
-	struct ddl_comm *next;    /* of this process's */
-	atomic_bool forked;       /* this process is a child of the one that made it: nothing may be touched */
+	atomic_bool stop;             /* tells it to end */
+	struct ddl__trace *trace;     /* owned; NULL: none */
+	struct ddl__stats *stats;     /* owned; NULL: none */
+	unsigned observe;             /* bits of enum ddl__observe; the same on all ranks */
+	bool watching;                /* requests that are made are watched */
+	struct ddl__state *state;     /* what others may read; never NULL */
+	int state_fd;                 /* its memfd; -1: nobody can read it */
+	bool asked_to_dump;           /* dump_signal.h was opened */
+	struct ddl__poll_source dump; /* for its descriptor */
+	struct ddl_comm *next;        /* of this process's */
+	atomic_bool forked;           /* this process is a child of the one that made it: nothing may be touched */
 };
 
 /* engine.c: the communicator's machinery. init leaves everything destroyable by fini. */
 int ddl__engine_init(struct ddl_comm *comm, struct ddl_error *err);
 void ddl__engine_fini(struct ddl_comm *comm);
 extern const struct ddl__events ddl__engine_events; /* context: the communicator */
+
+/* From now on that signal (0: none) asks for a hang dump, see dump_signal.h. */
+void ddl__engine_listen(struct ddl_comm *comm, int signal);
 
 /* Starts or ends the service thread. */
 int ddl__engine_thread_start(struct ddl_comm *comm, struct ddl_error *err);

@@ -16,8 +16,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "dump_signal.h"
 #include "engine.h"
 #include "mem.h"
+#include "state.h"
 
 static struct {
 	pthread_once_t once;
@@ -51,6 +53,7 @@ static void after_fork_in_child(void)
 			if (c->transports[t]->ops->forked)
 				c->transports[t]->ops->forked(c->transports[t]);
 		ddl__mem_forked(c);
+		ddl__state_forked(c);
 		close(c->epoll_fd);
 		close(c->wake_fd);
 		c->error = (struct ddl_error){ -EOPNOTSUPP, "a communicator is of no use in a child of the process that made it: "
@@ -58,6 +61,8 @@ static void after_fork_in_child(void)
 		atomic_store(&c->failed, -EOPNOTSUPP);
 		atomic_store(&c->forked, true);
 	}
+	if (process.first)
+		ddl__dump_signal_forked();
 	process.first = NULL;
 	atomic_store(&process.n, 0);
 }

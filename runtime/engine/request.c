@@ -13,6 +13,7 @@
 #include "error.h"
 #include "shape.h"
 #include "share.h"
+#include "stats.h"
 
 enum { STREAM_BYTES_MIN = 8 * 1024 * 1024 }; /* results from this size on do not stay in the caches anyway */
 
@@ -76,30 +77,6 @@ struct ddl__call ddl__request_call(const struct ddl_request *request, int peer)
 static bool waits_for_lane(const struct ddl_request *request, const struct ddl__step *step)
 {
 	return step->wait_lane != DDL__NO_WAIT && request->lanes[step->wait_lane].step <= step->wait_step;
-}
-
-void ddl__request_describe_wait(const struct ddl_request *request, char *text, size_t size)
-{
-	const struct ddl_comm *comm = request->comm;
-	snprintf(text, size, "it waits for data in no lane");
-	for (uint32_t l = 0; l < request->schedule->n_lanes; l++) {
-		const struct ddl__lane_state *lane = &request->lanes[l];
-		if (lane->done)
-			continue;
-		bool through = lane->step == lane->steps->n;
-		const struct ddl__step *step = &lane->steps->steps[through ? lane->step - 1 : lane->step];
-		size_t bytes;
-		if (!through && waits_for_lane(request, step))
-			continue; /* that lane tells who is to blame */
-		bool receiving = !through && ddl__step_receives(step->kind) && !lane->rx_ops->rx_slot(lane->rx, &bytes);
-		int peer = receiving ? lane->steps->recv_peer : lane->steps->send_peer;
-		if (peer < 0)
-			continue;
-		snprintf(text, size, "lane %u step %u of %u (%s) waits for %s rank %d on node %s", l, lane->step + 1,
-			 lane->steps->n, ddl__step_name(step->kind), receiving ? "data from" : "room at", peer,
-			 ddl_comm_node_name(comm, peer));
-		return;
-	}
 }
 
 /* Opens both ends of one lane. */
@@ -261,6 +238,8 @@ int ddl__request_create(struct ddl_comm *comm, const struct ddl__candidate *cand
 		rc = ddl__error_set(err, -ENOMEM, "out of memory for a request");
 	for (uint32_t l = 0; rc == 0 && l < r->schedule->n_lanes; l++)
 		rc = open_lane(r, l, err);
+	if (rc == 0 && ddl__watch_open(r, args) < 0)
+		rc = ddl__error_set(err, -ENOMEM, "out of memory for the statistics of a request");
 	if (rc == 0)
 		compare_early(comm, r);
 	pthread_mutex_unlock(&comm->lock);
@@ -298,6 +277,7 @@ void ddl__request_destroy(struct ddl_request *request)
 		ddl__channel_leave(request);
 	else if (request->id < comm->n_requests && comm->requests[request->id] == request)
 		comm->requests[request->id] = NULL;
+	ddl__watch_close(request);
 	close_lanes(request);
 	pthread_mutex_unlock(&comm->lock);
 	ddl__schedule_destroy(request->schedule);
@@ -316,6 +296,8 @@ void ddl__request_rewind(struct ddl_request *request)
 	}
 	request->lanes_left = request->schedule->n_lanes;
 	request->starts++;
+	if (request->watch)
+		ddl__watch_start(request);
 	ddl__share_start(request);
 }
 
@@ -453,8 +435,8 @@ static void fail_length(struct ddl_request *r, uint32_t index, size_t landed, si
 			 DDL__REQUEST_NUMBER(r->id), index, lane->step);
 }
 
-/* Runs one slice of a lane. Returns whether it moved. */
-static bool run_slice(struct ddl_request *r, uint32_t index)
+/* Runs one slice of a lane. */
+static enum ddl__halt run_slice(struct ddl_request *r, uint32_t index)
 {
 	struct ddl__lane_state *lane = &r->lanes[index];
 	const struct ddl__step *step = &lane->steps->steps[lane->step];
@@ -463,9 +445,9 @@ static bool run_slice(struct ddl_request *r, uint32_t index)
 	size_t landed = 0;
 	bool placed = false;
 	if (waits_for_lane(r, step))
-		return false;
+		return DDL__HALT_LANE;
 	if (ddl__step_receives(step->kind) && !(in = lane->rx_ops->rx_slot(lane->rx, &landed)))
-		return false;
+		return DDL__HALT_DATA;
 	uint64_t slice = r->schedule->slice_elements, offset = lane->slice * slice;
 	size_t n = step->count - offset < slice ? step->count - offset : slice, bytes = n * r->kernels->wire_bytes;
 	if (ddl__step_sends(step->kind)) {
@@ -473,16 +455,22 @@ static bool run_slice(struct ddl_request *r, uint32_t index)
 		placed = out != NULL;
 		if (!out && lend(r, lane, step, offset, n)) {
 			r->lent++;
+			if (r->watch) {
+				ddl__watch_begin(r, index);
+				ddl__watch_moved(r, index, step, bytes);
+			}
 			next_slice(r, lane, step);
-			return true;
+			return DDL__MOVED;
 		}
 		if (!out && !(out = lane->tx_ops->tx_slot(lane->tx)))
-			return false;
+			return DDL__HALT_CREDIT;
 	}
 	if (in && landed != bytes) {
 		fail_length(r, index, landed, bytes);
-		return false;
+		return DDL__HALT_FAILED;
 	}
+	if (r->watch)
+		ddl__watch_begin(r, index);
 	if (r->call.wire == DDL_WIRE_NATIVE)
 		compute_native(r, step, offset, n, in, out, placed);
 	else
@@ -494,8 +482,10 @@ static bool run_slice(struct ddl_request *r, uint32_t index)
 		lane->tx_ops->tx_send(lane->tx, bytes);
 	if (in)
 		lane->rx_ops->rx_release(lane->rx);
+	if (r->watch)
+		ddl__watch_moved(r, index, step, bytes);
 	next_slice(r, lane, step);
-	return true;
+	return DDL__MOVED;
 }
 
 int ddl__request_waits_for_left(const struct ddl_request *request)
@@ -521,14 +511,19 @@ bool ddl__request_run(struct ddl_request *request)
 	bool any = false;
 	for (uint32_t l = 0; l < request->schedule->n_lanes; l++) {
 		struct ddl__lane_state *lane = &request->lanes[l];
+		enum ddl__halt halt = DDL__MOVED;
 		if (lane->done)
 			continue;
-		while (lane->step < lane->steps->n && run_slice(request, l))
+		while (lane->step < lane->steps->n && (halt = run_slice(request, l)) == DDL__MOVED)
 			any = true;
 		if (lane->step == lane->steps->n && (!lane->tx || lane->tx_ops->tx_flushed(lane->tx))) {
 			lane->done = true;
 			request->lanes_left--;
 			any = true;
+			if (request->watch)
+				ddl__watch_begin(request, l); /* ends a wait for delivery */
+		} else if (request->watch) {
+			ddl__watch_halt(request, l, halt == DDL__MOVED ? DDL__HALT_DELIVERY : halt);
 		}
 	}
 	return any;
