@@ -234,8 +234,8 @@ void ddl__request_rewind(struct ddl_request *request);
 /* Runs what can run; returns whether anything moved. Sets lanes_left. The lock is held. */
 bool ddl__request_run(struct ddl_request *request);
 
-/* A rank that left and whose data a lane waits for, or whose reading of what it was lent; -1 none. Only after ddl__request_run(). The
- * lock is held. */
+/* A rank that left and whose data a lane waits for, or whose reading of what it was lent; -1 none. Only after
+ * ddl__request_run(). The lock is held. */
 int ddl__request_waits_for_left(const struct ddl_request *request);
 
 /* Which step waits for whom, as a clause: "lane 0 step 3 of 30 (recv-reduce-send) waits for data from rank 1 on n1". */

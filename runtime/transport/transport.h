@@ -133,8 +133,8 @@ struct ddl__transport_ops {
 	/*
 	 * Windows; all of these are NULL where the transport has none. A slice of a window need not pass through a slot: it may be
 	 * lent, and the receiver reads it where it lies in the sender's memory, or be placed, where the sender writes it into the
-	 * receiver's memory. Either way it takes its place and credit in the lane; rx_slot then points to where it lies. Both need a
-	 * window that the other side has mapped: until then slices go through slots, and nobody waits.
+	 * receiver's memory. Either way it takes its place and credit in the lane; rx_slot then points to where it lies. Both need
+	 * a window that the other side has mapped: until then slices go through slots, and nobody waits.
 	 */
 	/* Shows a window to a peer, once; it maps it when it gets to it. Best effort: told again, it tries again. */
 	void (*show)(struct ddl__transport *transport, int peer, const struct ddl__window *window);
