@@ -387,10 +387,12 @@ static void compute_native(const struct ddl_request *r, const struct ddl__step *
 			ddl__copy(dst, in, bytes, stream && step->dst_buffer == DDL__OUTPUT);
 		break;
 	case DDL__RECV_REDUCE_STORE_SEND:
-		if (stream && placed) {
-			void *const both[] = { dst, out };
+		if (stream) {
+			void *const both[] = { out, dst };
 			const void *const sources[] = { in, src };
-			r->kernels->reduce_many(both, 2, sources, 2, n, step->final ? r->comm->size : 1, 1);
+			r->kernels->reduce_many(both, placed ? 2 : 1, sources, 2, n, step->final ? r->comm->size : 1, placed);
+			if (!placed)
+				ddl__copy(dst, out, bytes, 1);
 			break;
 		}
 		compute(r, step, offset, n, in, out);
