@@ -166,7 +166,7 @@ static bool is_crowded(const struct ddl__members *members, int rank)
 	return cpus > 1 && here > cpus;
 }
 
-/* Whether what a peer sends can only be seen by asking descriptors: a transport that need not be told of sleeping has nothing else. */
+/* Whether what some peer sends can only be seen by asking descriptors: who need not be told of sleeping has nothing else. */
 static bool is_by_descriptor(const struct ddl_comm *comm)
 {
 	for (int r = 0; r < comm->size; r++)
