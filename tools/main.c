@@ -19,6 +19,8 @@ static const struct tool tools[] = {
 	{ "perf", "measures and checks collectives", ddl_tool_perf },
 	{ "plan", "shows the plan in force, or that of a job which does not run yet", ddl_tool_plan },
 	{ "run", "starts processes on this machine with PMIx, without Slurm", ddl_tool_run },
+	{ "stat", "tells what a running job waits for, and which rank keeps it waiting", ddl_tool_stat },
+	{ "trace", "merges the traces of a job's ranks", ddl_tool_trace },
 };
 
 static int print_tools(FILE *out)

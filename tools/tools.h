@@ -24,6 +24,8 @@ int ddl_tool_info(int argc, char **argv);
 int ddl_tool_perf(int argc, char **argv);
 int ddl_tool_plan(int argc, char **argv);
 int ddl_tool_run(int argc, char **argv);
+int ddl_tool_stat(int argc, char **argv);
+int ddl_tool_trace(int argc, char **argv);
 
 struct ddl__help {               /* one option of a subcommand as --help prints it */
 	const char *option;      /* "--sizes LIST"; NULL ends the table */

@@ -103,6 +103,7 @@ static void tell_abort(struct ddl_comm *comm)
 			 ddl_comm_node_name(comm, comm->rank));
 	for (size_t t = 0; t < comm->n_transports; t++)
 		comm->transports[t]->ops->abort(comm->transports[t], comm->error.code, text);
+	ddl__trace_write(comm->trace); /* programs that fail seldom come to destroy it */
 }
 
 /* The request that a peer speaks of; NULL: it was freed. False: it is not created here yet. */

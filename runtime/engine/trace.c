@@ -34,7 +34,8 @@ struct ddl__trace {
 	struct ddl__trace_event *events; /* a ring */
 	struct ddl__call *names;
 	uint32_t n_names, room_names;
-	bool failed; /* to write: said once */
+	uint64_t n_written; /* events recorded when the file was written last */
+	bool failed;        /* to write: said once */
 };
 
 int ddl__trace_open(const struct ddl_comm *comm, const char *folder, const char *job, int megabytes, struct ddl__trace **trace,
@@ -235,7 +236,7 @@ static void print_all(const struct ddl__trace *t, const struct ddl__trace_event 
 
 void ddl__trace_write(struct ddl__trace *t)
 {
-	if (!t)
+	if (!t || (t->n_written == t->n && t->n))
 		return;
 	const size_t kept = t->n < t->room ? (size_t)t->n : t->room;
 	const struct ddl__trace_event **sorted = malloc((kept + 1) * sizeof(struct ddl__trace_event *));
@@ -250,6 +251,7 @@ void ddl__trace_write(struct ddl__trace *t)
 		ddl__log(DDL__LOG_WARNING, "the trace of rank %d is incomplete: it could not be written; is the disk full?",
 			 t->rank);
 	t->failed |= !good;
+	t->n_written = good ? t->n : 0;
 }
 
 void ddl__trace_close(struct ddl__trace *t)

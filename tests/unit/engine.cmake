@@ -3,3 +3,7 @@
 foreach(stem sched sched_allreduce sched_blocks multiring cost cost_uplinks tuning reduce kernels engine engine_algorithms engine_collectives pace mem)
   ddl_unit_test(${stem} ddl_internal)
 endforeach()
+# These read JSON that the engine wrote.
+foreach(stem stats dump)
+  ddl_unit_test(${stem} ddl_internal PkgConfig::JANSSON)
+endforeach()
