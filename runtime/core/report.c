@@ -24,22 +24,23 @@ static bool is_same_call(const struct ddl__call *a, const struct ddl__call *b)
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
-/* The shortest of some starts, after a first one that is not counted. */
+/* The shortest of some starts, after a first one that is not counted; of each start the rank counts that took longest. */
 static int time_alone(struct ddl_comm *comm, struct ddl_request *request, uint64_t *shortest)
 {
-	*shortest = UINT64_MAX;
-	for (int i = 0; i <= ALONE_STARTS; i++) {
-		int rc = ddl_barrier(comm);
+	int64_t lasted[ALONE_STARTS + 1];
+	int rc = 0;
+	for (int i = 0; rc == 0 && i <= ALONE_STARTS; i++) {
+		rc = ddl_barrier(comm);
 		const uint64_t begin = ddl__now_ns();
 		rc = rc ? rc : ddl_start(request);
 		rc = rc ? rc : ddl_wait(request);
-		if (rc < 0)
-			return rc;
-		const uint64_t lasted = ddl__now_ns() - begin;
-		if (i && lasted < *shortest)
-			*shortest = lasted;
+		lasted[i] = (int64_t)(ddl__now_ns() - begin);
 	}
-	return 0;
+	rc = rc ? rc : ddl_allreduce(lasted, lasted, ALONE_STARTS + 1, DDL_INT64, DDL_MAX, comm);
+	for (int i = 1; rc == 0 && i <= ALONE_STARTS; i++)
+		if (i == 1 || (uint64_t)lasted[i] < *shortest)
+			*shortest = (uint64_t)lasted[i];
+	return rc;
 }
 
 /* Makes the collective of a row anew and runs it. -EOPNOTSUPP: it is none that can be. */
