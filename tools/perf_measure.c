@@ -36,10 +36,14 @@ static int allocate_areas(struct ddl__perf *perf, size_t bytes, struct ddl_error
 	}
 	perf->send = send;
 	perf->recv = recv;
-	if (rc == 0 && (!send || !recv))
-		rc = ddl__error_set(err, -ENOMEM, "no memory for two buffers of %zu bytes on rank %d; measure smaller sizes", bytes,
-				    perf->rank);
-	return rc;
+	if (rc < 0)
+		return rc;
+	if (!send || !recv)
+		return ddl__error_set(err, -ENOMEM, "no memory for two buffers of %zu bytes on rank %d; measure smaller sizes",
+				      bytes, perf->rank);
+	memset(send, 0, bytes); /* no page fault is timed */
+	memset(recv, 0, bytes);
+	return 0;
 }
 
 static void free_area(const struct ddl__perf *perf, void *area)
@@ -74,8 +78,6 @@ static int allocate(struct ddl__perf *perf, struct ddl_error *err)
 	perf->times_us = calloc((size_t)s->options->iterations, sizeof(*perf->times_us));
 	if (!perf->offsets || !perf->requests || !perf->counts || !perf->back || !perf->times_us)
 		return ddl__error_memory(err);
-	memset(perf->send, 0, bytes); /* no page fault is timed */
-	memset(perf->recv, 0, bytes);
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keep.c - the files of keep.h: named by a digest of the nodes, written beside and renamed, so that a reader never sees half of one.
+ * keep.c - the files of keep.h: named by a digest of the nodes, written beside and renamed, so that no reader sees half of one.
  */
 #include "keep.h"
 

@@ -133,7 +133,7 @@ static int compete(struct measure *m, struct contestant *contestants, size_t n, 
 		rc = prepare(m, &contestants[i], bytes);
 	for (int round = 0; round < rounds; round++)
 		for (size_t i = 0; rc == 0 && i < n; i++) {
-			double us;
+			double us = 0;
 			rc = time_starts(m, contestants[i].request, contestants[i].starts, &us);
 			contestants[i].us = round == 0 || us < contestants[i].us ? us : contestants[i].us;
 		}

@@ -38,7 +38,7 @@ enum {
 	EVENTS_A_PASS = 64,
 	SLEEP_MS_MAX = 1000,
 	SLEEP_MS_BUSY = 1,
-	SLEEP_MS_NOTE = 100, /* a wait that lasts longer shows what it waits for */
+	SLEEP_MS_NOTE = 100,  /* a wait that lasts longer shows what it waits for */
 	UNASKED_WAITING = 64, /* passes of a wait without asking the descriptors */
 	UNASKED_TESTING = 8,  /* calls of ddl_test() */
 	UNASKED_OFFER = 16,   /* passes that an offer of the core counts for */

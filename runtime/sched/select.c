@@ -222,7 +222,7 @@ const char *ddl__select_wanted(const struct ddl__options *options)
 
 struct ddl__candidate ddl__select_cheapest(enum ddl__collective collective, const struct ddl__model *model, double bytes)
 {
-	struct ddl__candidate candidates[DDL__CANDIDATES_MAX], first;
+	struct ddl__candidate candidates[DDL__CANDIDATES_MAX], first = { .algorithm = ddl__algorithms };
 	size_t n = ddl__candidates(collective, model, bytes, candidates);
 	ddl__select(collective, NULL, &first, NULL);
 	bool one_node = model->level[0].ranks == model->n_ranks;

@@ -41,7 +41,8 @@ const char *ddl__algorithm_name(uint32_t id);
 
 /*
  * Finds by the name, with dimensions or without; NULL: the first of the collective. Returns 0; -EOPNOTSUPP (no such algorithm for
- * this collective: the sentence lists those that exist); -EINVAL (dimensions that are none, or of another algorithm than multiring).
+ * this collective: the sentence lists those that exist); -EINVAL (dimensions that are none, or of another algorithm than
+ * multiring).
  */
 int ddl__select(enum ddl__collective collective, const char *wanted, struct ddl__candidate *candidate, struct ddl_error *err);
 

@@ -57,8 +57,8 @@ bool ddl__tuning_fits(const struct ddl__tuning *tuning, const struct ddl__model 
 double ddl__tuning_time(const struct ddl__tuning *tuning, const struct ddl__candidate *candidate, uint64_t bytes);
 
 /*
- * The fastest candidate for so many bytes, the plain ring where nothing is clearly faster; where no time is known, that of the size nearest by ratio. Returns 0 or -ENOENT: there
- * are no times.
+ * The fastest candidate for so many bytes, the plain ring where nothing is clearly faster; where no time is known, that of the
+ * size nearest by ratio. Returns 0 or -ENOENT: there are no times.
  */
 int ddl__tuning_find(const struct ddl__tuning *tuning, uint64_t bytes, struct ddl__candidate *candidate);
 

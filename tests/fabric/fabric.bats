@@ -69,12 +69,12 @@ teardown() {
 
 @test "half of the bytes cross the link when float32 travels as bfloat16" {
 	before=$(fabric sent 1)
-	start_ranks 4 1 allreduce --sizes 4M --type f32 --iters 2 --warmup 0 --json
+	start_ranks 4 1 allreduce --sizes 4M --type f32 --algorithm ring --iters 2 --warmup 0 --json
 	wait_ranks 0 1 2 3
 	all_good 0 1 2 3
 	between=$(fabric sent 1)
 	rm -rf "$BATS_TEST_TMPDIR/store"
-	start_ranks 4 1 allreduce --sizes 4M --type f32 --wire bf16 --iters 2 --warmup 0 --json
+	start_ranks 4 1 allreduce --sizes 4M --type f32 --algorithm ring --wire bf16 --iters 2 --warmup 0 --json
 	wait_ranks 0 1 2 3
 	all_good 0 1 2 3
 	full=$((between - before)) half=$(($(fabric sent 1) - between))

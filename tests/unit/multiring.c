@@ -51,10 +51,10 @@ static void job_build(struct job *job, uint64_t count, const uint32_t *dims, siz
 		assert_int_equal(ddl__build_multiring(&build, &job->s[r]), 0);
 	}
 	struct ddl__verify verify = { .collective = DDL__ALLREDUCE,
-					    .schedules = (const struct ddl__schedule *const *)job->s,
-					    .n_ranks = job->n,
-					    .count = count,
-					    .root = -1 };
+				      .schedules = (const struct ddl__schedule *const *)job->s,
+				      .n_ranks = job->n,
+				      .count = count,
+				      .root = -1 };
 	struct ddl_error err;
 	if (ddl__verify(&verify, &err) < 0)
 		fail_msg("%s", err.text);

@@ -76,7 +76,7 @@ static void times_between_sizes_are_on_the_line_through_both(void **state)
 		double doubling, ring, multiring;
 		const char *fastest;
 	} cases[] = {
-		{ 0, 1000, 5000, 1500, "doubling" }, { 1000, 1000, 5000, 1500, "doubling" }, { 3000, 5000, 5250, 0, "doubling" },
+		{ 0, 1000, 5000, 1500, "doubling" }, { 1000, 1000, 5000, 1500, "doubling" }, { 2500, 4000, 5187.5, 0, "doubling" },
 		{ 4000, 7000, 5375, 0, "ring" },     { 9000, 17000, 6000, 0, "ring" },       { 13000, 0, 7000, 0, "ring" },
 		{ 33000, 0, 12000, 0, "ring" },
 	};
