@@ -35,7 +35,8 @@ enum {
 #define LATE  1.5 /* the same at the largest size */
 #define DRIFT 1.5 /* times what it was: the network, or its use, is another */
 
-static const uint64_t sizes[] = { 1024, 8192, 32768, 131072, 524288, 2097152 };
+#define LARGEST 2097152
+static const uint64_t sizes[] = { 1024, 8192, 32768, 131072, 524288, LARGEST };
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 struct measure {
@@ -195,7 +196,7 @@ static int confirm(struct measure *m, bool *holds)
 static int begin(struct measure *m)
 {
 	struct ddl_request_options options = DDL_REQUEST_OPTIONS_INIT;
-	m->buffer = calloc(1, sizes[N_SIZES - 1]);
+	m->buffer = calloc(1, LARGEST);
 	m->tuning = calloc(1, sizeof(*m->tuning));
 	if (!m->buffer || !m->tuning)
 		return ddl__error_memory(m->err);
