@@ -12,6 +12,8 @@
 #include "error.h"
 #include "shape.h"
 
+enum { RAIL_BYTES_MIN = 64 * 1024 }; /* less is not worth a ring of its own */
+
 _Static_assert(DDL__CALL_DIMS >= DDL__CANDIDATE_DIMS, "a call can name a candidate's dimensions");
 
 static bool reduces(uint32_t collective)
@@ -180,6 +182,17 @@ static int choose(const struct ddl_comm *comm, const char *wanted, const struct 
 	return 0;
 }
 
+/* Rings where nobody says how many: one a rail, where each has enough to carry between nodes. From agreed facts only. */
+static uint32_t default_rings(const struct ddl_comm *comm, const struct ddl__call *call)
+{
+	uint32_t rails = comm->plan->rails < DDL__RAILS_MAX ? comm->plan->rails : DDL__RAILS_MAX;
+	size_t bytes = call->wire == DDL_WIRE_NATIVE && call->type ? ddl_type_size((enum ddl_type)call->type) : 2;
+	bool blocks = ddl__has_blocks((enum ddl__collective)call->collective) && !call->counts;
+	if (rails < 2 || comm->plan->n_nodes < 2)
+		return 1;
+	return (double)call->count * (blocks ? comm->size : 1) * (double)bytes >= (double)rails * RAIL_BYTES_MIN ? rails : 1;
+}
+
 /* The options, completed: the plan's word where the caller has none. */
 static int complete_call(const struct ddl_comm *comm, const struct ddl_request_options *options, struct ddl__call *call,
 			 struct ddl__candidate *candidate, struct ddl_error *err)
@@ -200,7 +213,7 @@ static int complete_call(const struct ddl_comm *comm, const struct ddl_request_o
 	call->algorithm = candidate->algorithm->id;
 	for (uint32_t i = 0; i < candidate->n_dims; i++)
 		call->dims[i] = candidate->dims[i];
-	call->rings = o->rings ? (uint32_t)o->rings : plan->rings ? plan->rings : 1;
+	call->rings = o->rings ? (uint32_t)o->rings : plan->rings ? plan->rings : default_rings(comm, call);
 	call->priority = o->priority;
 	return 0;
 }

@@ -223,15 +223,27 @@ static int adopt_members(struct ddl_comm *comm, struct ddl__members *members, st
 	return 0;
 }
 
-/* The chosen interfaces' addresses, in facts' memory. */
-static int choose_addresses(const struct ddl__facts *facts, const char *wanted, const char **addresses, size_t *n,
-			    struct ddl_error *err)
+struct rails { /* the chosen interfaces, in facts' memory */
+	const char *addresses[DDL__INTERFACES_MAX], *names[DDL__INTERFACES_MAX];
+	size_t n;
+	bool tied; /* connections are to be bound to them */
+};
+
+/* Chooses them. Where there is one, and nobody named it, the routes may know better. */
+static int choose_rails(struct ddl__facts *facts, const char *wanted, struct rails *rails, struct ddl_error *err)
 {
 	size_t indices[DDL__INTERFACES_MAX];
-	int rc = ddl__facts_choose_interfaces(facts, wanted, indices, n, err);
-	for (size_t i = 0; rc == 0 && i < *n; i++)
-		addresses[i] = facts->interfaces[indices[i]].address;
-	return rc;
+	int rc = ddl__facts_choose_interfaces(facts, wanted, indices, &rails->n, err);
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < rails->n; i++) {
+		rails->addresses[i] = facts->interfaces[indices[i]].address;
+		rails->names[i] = facts->interfaces[indices[i]].name;
+	}
+	facts->n_named = wanted && *wanted ? rails->n : 0;
+	memcpy(facts->named, indices, facts->n_named * sizeof(indices[0]));
+	rails->tied = facts->n_named || rails->n > 1;
+	return 0;
 }
 
 static int start_services(struct ddl_comm *comm, const struct ddl__settings *settings, const char *job, struct ddl_error *err)
@@ -277,21 +289,21 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 {
 	const struct ddl__settings *settings = &origin->settings;
 	struct ddl__members members = { 0 };
-	const char *addresses[DDL__INTERFACES_MAX];
-	size_t n_addresses = 0;
+	struct rails rails = { .n = 0 };
 	struct ddl_comm *c;
 	int rc = comm_new(boot->rank, boot->size, origin, &c, err);
 	if (rc < 0)
 		return rc;
 	if (!origin->loop)
-		rc = choose_addresses(&origin->facts, settings->interfaces, addresses, &n_addresses, err);
+		rc = choose_rails(&origin->facts, settings->interfaces, &rails, err);
 	const struct ddl__transport_config config = { .rank = c->rank,
 						      .n_ranks = c->size,
 						      .epoll_fd = c->epoll_fd,
 						      .timeout_ms = c->timeout_ms,
 						      .machine = origin->facts.machine,
-						      .addresses = addresses,
-						      .n_addresses = n_addresses,
+						      .addresses = rails.addresses,
+						      .interfaces = rails.tied ? rails.names : NULL,
+						      .n_addresses = rails.n,
 						      .events = &ddl__engine_events,
 						      .context = c,
 						      .loop = origin->loop };

@@ -79,6 +79,9 @@ void ddl__engine_fail(struct ddl_comm *comm, int code, const char *format, ...)
 	vsnprintf(comm->error.text, sizeof(comm->error.text), format, args);
 	va_end(args);
 	comm->error.code = code;
+	for (size_t t = 0; t < comm->n_transports; t++)
+		if (comm->transports[t]->ops->let_go) /* from now on the callers may free their buffers */
+			comm->transports[t]->ops->let_go(comm->transports[t]);
 	atomic_store(&comm->failed, code);
 	atomic_store_explicit(&comm->state->failed, code, memory_order_relaxed);
 	for (struct ddl_request *r = comm->active; r; r = r->next)
@@ -282,11 +285,18 @@ static void fail_left(struct ddl_comm *comm, const struct ddl_request *request, 
 			 peer, ddl_comm_node_name(comm, peer), DDL__REQUEST_NUMBER(request->id), call);
 }
 
-/* One pass; ask: the descriptors too. Returns whether anything moved. The lock is held. */
-static bool progress(struct ddl_comm *comm, bool ask)
+/* Lets the transports send what the pass has made. The lock is held. */
+static void flush(struct ddl_comm *comm, bool all)
 {
-	bool any = ask && dispatch(comm);
-	pick_up(comm);
+	for (size_t t = 0; t < comm->n_transports; t++)
+		if (comm->transports[t]->ops->flush)
+			comm->transports[t]->ops->flush(comm->transports[t], all);
+}
+
+/* Runs the active requests. Returns whether anything moved. The lock is held. */
+static bool run(struct ddl_comm *comm)
+{
+	bool any = false;
 	for (struct ddl_request **at = &comm->active; !atomic_load(&comm->failed) && *at;) {
 		struct ddl_request *r = *at;
 		if (ddl__request_run(r)) {
@@ -308,6 +318,18 @@ static bool progress(struct ddl_comm *comm, bool ask)
 			at = &r->next;
 		}
 	}
+	return any;
+}
+
+/* One pass; ask: the descriptors too. Returns whether anything moved. The lock is held. */
+static bool progress(struct ddl_comm *comm, bool ask)
+{
+	bool any = ask && dispatch(comm);
+	pick_up(comm);
+	any |= run(comm);
+	flush(comm, false);
+	if (any && comm->by_descriptor)
+		run(comm); /* what is written now may have been the last of a request */
 	tell_abort(comm);
 	if (any && comm->waiters)
 		pthread_cond_broadcast(&comm->changed);
@@ -395,6 +417,7 @@ static void set_sleeping(struct ddl_comm *comm, bool on)
 /* Sleeps until something happens, at most ms. The lock is held, given back while asleep and held again. */
 static void doze(struct ddl_comm *comm, int ms)
 {
+	flush(comm, true);
 	if (comm->polling) { /* another thread looks after the descriptors */
 		struct timespec until;
 		clock_gettime(CLOCK_MONOTONIC, &until);

@@ -27,6 +27,7 @@
 #define DDL__CACHE_SIZE     64 /* requests that the blocking calls keep */
 
 struct ddl__lane_state {
+	struct ddl_request *request;             /* that it is of */
 	const struct ddl__steps *steps;          /* of the schedule */
 	const struct ddl__transport_ops *rx_ops; /* NULL: does not receive */
 	const struct ddl__transport_ops *tx_ops; /* NULL: does not send */
@@ -77,6 +78,7 @@ struct ddl_request {
 	size_t send_bytes, recv_bytes;      /* of these */
 	bool kept;                          /* for the blocking calls, which change send and recv */
 	bool shares;                        /* its steps may lend and place slices */
+	bool borrows;                       /* they are sent from, and land in, the caller's memory where a transport can do that */
 	struct ddl__shared send_in;         /* where send lies in this start */
 	struct ddl__shared recv_in;         /* where recv lies in this start */
 	uint64_t lent, placed;              /* slices so far that went without a copy */

@@ -110,6 +110,8 @@ static int open_lane(struct ddl_request *request, uint32_t index, struct ddl_err
 			state->rx_ops = t->ops;
 		else
 			state->tx_ops = t->ops;
+		if (end == 0 && request->borrows && t->ops->rx_land)
+			t->ops->rx_land(state->rx, ddl__share_landing, state);
 	}
 	return 0;
 }
@@ -193,8 +195,10 @@ static int allocate(struct ddl_request *r, struct ddl_error *err)
 	if (!r->lanes || (r->schedule->scratch_elements && !r->scratch))
 		return ddl__error_set(err, -ENOMEM, "out of memory for a request of %llu elements",
 				      (unsigned long long)r->call.count);
-	for (uint32_t l = 0; l < r->schedule->n_lanes; l++)
+	for (uint32_t l = 0; l < r->schedule->n_lanes; l++) {
+		r->lanes[l].request = r;
 		r->lanes[l].steps = &r->schedule->lanes[l];
+	}
 	return 0;
 }
 
@@ -402,6 +406,29 @@ static void compute_native(const struct ddl_request *r, const struct ddl__step *
 	}
 }
 
+/* The same where what is sent is borrowed: only what stays here is to be made. */
+static void compute_borrowed(const struct ddl_request *r, const struct ddl__step *step, uint64_t offset, size_t n, const void *in)
+{
+	const size_t bytes = n * r->kernels->type_bytes;
+	const void *src = place(r, step->src_buffer, step->src + offset);
+	void *dst = place(r, step->dst_buffer, step->dst + offset);
+	switch ((enum ddl__step_kind)step->kind) {
+	case DDL__SEND_STORE:
+		if (dst != src)
+			memcpy(dst, src, bytes);
+		break;
+	case DDL__RECV_STORE_SEND:
+		if (dst != in)
+			memcpy(dst, in, bytes);
+		break;
+	case DDL__RECV_REDUCE_STORE_SEND:
+		r->kernels->reduce_store(dst, in, src, n, step->final ? r->comm->size : 0);
+		break;
+	default:
+		break; /* it sends what is there */
+	}
+}
+
 /* Sends a slice without a copy, if it is of a kind that only sends. *done: it was. */
 static bool lend(struct ddl_request *r, const struct ddl__lane_state *lane, const struct ddl__step *step, uint64_t offset, size_t n)
 {
@@ -442,7 +469,7 @@ static enum ddl__halt run_slice(struct ddl_request *r, uint32_t index)
 {
 	struct ddl__lane_state *lane = &r->lanes[index];
 	const struct ddl__step *step = &lane->steps->steps[lane->step];
-	const void *in = NULL;
+	const void *in = NULL, *from = NULL;
 	void *out = NULL;
 	size_t landed = 0;
 	bool placed = false;
@@ -466,6 +493,7 @@ static enum ddl__halt run_slice(struct ddl_request *r, uint32_t index)
 		}
 		if (!out && !(out = lane->tx_ops->tx_slot(lane->tx)))
 			return DDL__HALT_CREDIT;
+		from = placed ? NULL : ddl__share_borrow(r, lane, step, offset, bytes);
 	}
 	if (in && landed != bytes) {
 		fail_length(r, index, landed, bytes);
@@ -473,13 +501,17 @@ static enum ddl__halt run_slice(struct ddl_request *r, uint32_t index)
 	}
 	if (r->watch)
 		ddl__watch_begin(r, index);
-	if (r->call.wire == DDL_WIRE_NATIVE)
+	if (from)
+		compute_borrowed(r, step, offset, n, in);
+	else if (r->call.wire == DDL_WIRE_NATIVE)
 		compute_native(r, step, offset, n, in, out, placed);
 	else
 		compute(r, step, offset, n, in, out);
 	r->placed += placed;
 	if (placed)
 		lane->tx_ops->tx_placed(lane->tx, bytes);
+	else if (from)
+		lane->tx_ops->tx_borrow(lane->tx, from, bytes, step->place);
 	else if (out)
 		lane->tx_ops->tx_send(lane->tx, bytes);
 	if (in)

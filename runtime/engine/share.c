@@ -24,6 +24,7 @@ void ddl__share_init(struct ddl_request *request, const struct ddl__build *build
 	}
 	request->shares = k->type_bytes == k->wire_bytes &&
 			  request->schedule->slice_elements * k->wire_bytes >= DDL__LEND_BYTES_MIN && permits(request->schedule);
+	request->borrows = request->shares && request->call.wire == DDL_WIRE_NATIVE;
 }
 
 static struct ddl__shared find(const struct ddl_comm *comm, const void *buffer, size_t bytes)
@@ -74,4 +75,48 @@ void *ddl__share_place(const struct ddl_request *request, const struct ddl__lane
 	if (!request->shares || !step->place || !lane->tx_ops->tx_place)
 		return NULL;
 	return lane->tx_ops->tx_place(lane->tx, request->starts, (step->dst + offset) * request->kernels->type_bytes, bytes);
+}
+
+/* The element of a buffer, as it is in this start; NULL: there is no such buffer. */
+static uint8_t *element(const struct ddl_request *request, uint8_t buffer, uint64_t at)
+{
+	uint8_t *base = buffer == DDL__INPUT    ? (uint8_t *)(uintptr_t)request->send
+			: buffer == DDL__OUTPUT ? request->recv
+						: request->scratch;
+	return base ? base + at * request->kernels->type_bytes : NULL;
+}
+
+const void *ddl__share_borrow(const struct ddl_request *request, const struct ddl__lane_state *lane, const struct ddl__step *step,
+			      uint64_t offset, size_t bytes)
+{
+	if (!request->borrows || !lane->tx_ops->tx_borrow || bytes < DDL__LEND_BYTES_MIN)
+		return NULL;
+	if (step->lend)
+		return element(request, step->src_buffer, step->src + offset);
+	/* what is complete stays as it is */
+	bool stores = step->kind == DDL__RECV_REDUCE_STORE_SEND || step->kind == DDL__RECV_STORE_SEND;
+	return step->place && stores && step->dst_buffer == DDL__OUTPUT ? element(request, DDL__OUTPUT, step->dst + offset) : NULL;
+}
+
+void *ddl__share_landing(void *context, uint64_t ahead, size_t bytes)
+{
+	const struct ddl__lane_state *lane = context;
+	const struct ddl_request *request = lane->request;
+	uint64_t elements = request->schedule->slice_elements, done = lane->slice;
+	for (uint32_t i = lane->step; i < lane->steps->n; i++, done = 0) {
+		const struct ddl__step *step = &lane->steps->steps[i];
+		if (!ddl__step_receives(step->kind))
+			continue;
+		uint64_t left = ddl__step_slices(step, elements) - done, offset = (done + ahead) * elements;
+		if (ahead >= left) {
+			ahead -= left;
+			continue;
+		}
+		uint64_t n = step->count - offset < elements ? step->count - offset : elements;
+		bool stores = step->kind == DDL__RECV || step->kind == DDL__RECV_STORE_SEND;
+		return stores && step->dst_buffer == DDL__OUTPUT && n * request->kernels->type_bytes == bytes
+			       ? element(request, DDL__OUTPUT, step->dst + offset)
+			       : NULL;
+	}
+	return NULL; /* of the next start */
 }

@@ -18,6 +18,7 @@
 struct ddl__interface {
 	char name[32];       /* "eth0" */
 	char address[64];    /* first usable address, numeric: IPv4 preferred, else global IPv6; "" none */
+	uint32_t prefix;     /* bits of the address that name its network; 0 not known */
 	uint32_t speed_Mbps; /* link speed; 0 not known */
 	uint32_t mtu;        /* bytes */
 	int numa;            /* NUMA node of the device; -1 not known or virtual */
@@ -42,6 +43,8 @@ struct ddl__facts {
 	uint32_t cpus;       /* hardware threads within the cpuset */
 	size_t n_interfaces;
 	struct ddl__interface interfaces[DDL__INTERFACES_MAX];
+	size_t n_named; /* interfaces that carry traffic because they were named; 0: by rule */
+	size_t named[DDL__INTERFACES_MAX];
 	size_t n_gpus;
 	struct ddl__gpu gpus[DDL__GPUS_MAX];
 };
@@ -57,7 +60,7 @@ int ddl__facts_gather(const char *root, const char *host, struct ddl__facts *fac
  * Chooses the interfaces that carry traffic. wanted: comma-separated exact names, in that order; NULL or "": by rule - up, not
  * loopback, not virtual, with an address, fastest first, then by name; the first k for that k at which k times the slowest speed is
  * largest (data are spread evenly, so a slow interface for administration must not join fast ones; a speed that is not known
- * counts as 1 Gbit/s); veth counts as a device (containers), and so does a bridge with a device as a port; if nothing is left, the
+ * counts as 1 Gbit/s); of several in one subnet the first, since the others would not be used; veth counts as a device (containers), and so does a bridge with a device as a port; if nothing is left, the
  * loopback. indices: room for DDL__INTERFACES_MAX. Returns 0; -ENOENT: a name does not exist (the sentence lists those that do) or
  * has no address.
  */
@@ -70,7 +73,7 @@ struct ddl__place {       /* what is kept of another rank's facts: little, for t
 	const char *address;
 	const char *pattern;
 	const char *machine;
-	uint32_t rails;     /* interfaces that carry traffic by rule */
+	uint32_t rails;     /* interfaces that carry traffic */
 	uint32_t link_Mbps; /* speed of the slowest of them; 0 not known */
 };
 
@@ -80,7 +83,7 @@ void ddl__place_fini(struct ddl__place *place);
 
 /*
  * The part of the facts that is told to the other ranks, as one line of key=value;... (node, address, pattern, machine, numa,
- * cores, GPUs, and the interfaces that are chosen by rule). encode: *text is freed by the caller. decode: -EBADMSG for malformed
+ * cores, GPUs, and the interfaces that carry traffic: those named, else those that the rule chooses). encode: *text is freed by the caller. decode: -EBADMSG for malformed
  * text, -EPROTO for another version; unknown keys are skipped.
  */
 int ddl__facts_encode(const struct ddl__facts *facts, char **text, struct ddl_error *err);

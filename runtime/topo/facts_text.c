@@ -38,14 +38,26 @@ static void put_pair(FILE *out, const char *key, const char *value)
 	put_escaped(out, value);
 }
 
-static void put_interface(FILE *out, const struct ddl__interface *interface)
+static void put_interface(FILE *out, const struct ddl__interface *interface, size_t named)
 {
 	fputs(";if=", out);
 	put_escaped(out, interface->name);
 	fputc(',', out);
 	put_escaped(out, interface->address);
-	fprintf(out, ",%u,%u,%d,%s%s%s", interface->speed_Mbps, interface->mtu, interface->numa, interface->up ? "u" : "",
-		interface->loopback ? "l" : "", interface->virtual ? "v" : "");
+	fprintf(out, ",%u,%u,%d,%s%s%s%s", interface->speed_Mbps, interface->mtu, interface->numa, interface->up ? "u" : "",
+		interface->loopback ? "l" : "", interface->virtual ? "v" : "", named ? "n" : "");
+}
+
+/* The interfaces that carry traffic. */
+static size_t carriers(const struct ddl__facts *facts, size_t *indices)
+{
+	size_t n = facts->n_named;
+
+	if (n)
+		memcpy(indices, facts->named, n * sizeof(*indices));
+	else
+		ddl__facts_choose_interfaces(facts, NULL, indices, &n, NULL);
+	return n;
 }
 
 int ddl__facts_encode(const struct ddl__facts *facts, char **text, struct ddl_error *err)
@@ -63,9 +75,9 @@ int ddl__facts_encode(const struct ddl__facts *facts, char **text, struct ddl_er
 	put_pair(out, "pattern", facts->pattern);
 	put_pair(out, "machine", facts->machine);
 	fprintf(out, ";numa=%u;cores=%u;cpus=%u", facts->numa_nodes, facts->cores, facts->cpus);
-	ddl__facts_choose_interfaces(facts, NULL, indices, &n, NULL);
+	n = carriers(facts, indices);
 	for (size_t i = 0; i < n; i++)
-		put_interface(out, &facts->interfaces[indices[i]]);
+		put_interface(out, &facts->interfaces[indices[i]], facts->n_named);
 	for (size_t i = 0; i < facts->n_gpus; i++) {
 		fputs(";gpu=", out);
 		put_escaped(out, facts->gpus[i].pci);
@@ -193,6 +205,8 @@ static int read_interface(struct reader *in, struct ddl__facts *facts)
 	interface.up = strchr(flags, 'u') != NULL;
 	interface.loopback = strchr(flags, 'l') != NULL;
 	interface.virtual = strchr(flags, 'v') != NULL;
+	if (strchr(flags, 'n'))
+		facts->named[facts->n_named++] = facts->n_interfaces;
 	facts->interfaces[facts->n_interfaces++] = interface;
 	return 0;
 }
@@ -306,7 +320,7 @@ int ddl__place_init(struct ddl__place *place, const struct ddl__facts *facts)
 {
 	const char *const from[] = { facts->node, facts->address, facts->pattern, facts->machine };
 	const char **const to[] = { &place->node, &place->address, &place->pattern, &place->machine };
-	size_t indices[DDL__INTERFACES_MAX], rails = 0, size = 0;
+	size_t indices[DDL__INTERFACES_MAX], rails, size = 0;
 
 	for (size_t i = 0; i < 4; i++)
 		size += strlen(from[i]) + 1;
@@ -318,7 +332,7 @@ int ddl__place_init(struct ddl__place *place, const struct ddl__facts *facts)
 		*to[i] = strcpy(at, from[i]);
 		at += strlen(at) + 1;
 	}
-	ddl__facts_choose_interfaces(facts, NULL, indices, &rails, NULL);
+	rails = carriers(facts, indices);
 	place->rails = (uint32_t)rails;
 	place->link_Mbps = 0;
 	for (size_t i = 0; i < rails; i++) {

@@ -187,7 +187,7 @@ static struct ddl__interface *find(struct ddl__facts *facts, const char *name)
 }
 
 /* Takes an address if it is usable and better than what is there: IPv4, then global IPv6; not link-local. */
-static void offer_address(struct ddl__interface *interface, int family, const void *address)
+static void offer_address(struct ddl__interface *interface, int family, const void *address, uint32_t prefix)
 {
 	char text[INET6_ADDRSTRLEN];
 	const uint8_t *bytes = address;
@@ -203,6 +203,31 @@ static void offer_address(struct ddl__interface *interface, int family, const vo
 	}
 	if (inet_ntop(family, address, text, sizeof(text)))
 		snprintf(interface->address, sizeof(interface->address), "%s", text);
+	interface->prefix = prefix;
+}
+
+/* Bits of a netmask. */
+static uint32_t count_bits(const uint8_t *mask, size_t n)
+{
+	uint32_t bits = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bits += (uint32_t)__builtin_popcount(mask[i]);
+	return bits;
+}
+
+/* Offers an address from the kernel's list. */
+static void offer_entry(struct ddl__interface *interface, const struct ifaddrs *entry)
+{
+	const struct sockaddr_in *in = (const struct sockaddr_in *)entry->ifa_addr;
+	const struct sockaddr_in *mask = (const struct sockaddr_in *)entry->ifa_netmask;
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)entry->ifa_addr;
+	const struct sockaddr_in6 *mask6 = (const struct sockaddr_in6 *)entry->ifa_netmask;
+
+	if (entry->ifa_addr->sa_family == AF_INET)
+		offer_address(interface, AF_INET, &in->sin_addr, mask ? count_bits((const uint8_t *)&mask->sin_addr, 4) : 0);
+	else if (entry->ifa_addr->sa_family == AF_INET6)
+		offer_address(interface, AF_INET6, &in6->sin6_addr, mask6 ? count_bits(mask6->sin6_addr.s6_addr, 16) : 0);
 }
 
 static int compare_names(const void *a, const void *b)
@@ -246,19 +271,15 @@ static int gather_here(struct ddl__facts *facts)
 		add(facts, &found);
 	}
 	for (struct ifaddrs *entry = list; entry; entry = entry->ifa_next) {
-		int family = entry->ifa_addr ? entry->ifa_addr->sa_family : AF_UNSPEC;
-
 		interface = find(facts, entry->ifa_name);
-		if (interface && family == AF_INET)
-			offer_address(interface, family, &((const struct sockaddr_in *)entry->ifa_addr)->sin_addr);
-		if (interface && family == AF_INET6)
-			offer_address(interface, family, &((const struct sockaddr_in6 *)entry->ifa_addr)->sin6_addr);
+		if (interface && entry->ifa_addr)
+			offer_entry(interface, entry);
 	}
 	freeifaddrs(list);
 	return 0;
 }
 
-/* The file `addresses` of a captured machine: lines "NAME ADDRESS". */
+/* The file `addresses` of a captured machine: lines "NAME ADDRESS" or "NAME ADDRESS/BITS". */
 static void read_addresses(const char *root, struct ddl__facts *facts)
 {
 	char path[DDL__PATH_SIZE], line[256], name[32], address[64];
@@ -272,14 +293,15 @@ static void read_addresses(const char *root, struct ddl__facts *facts)
 		return;
 	while (fgets(line, sizeof(line), file)) {
 		struct ddl__interface *interface;
+		uint32_t prefix = 0;
 
-		if (sscanf(line, "%31s %63s", name, address) != 2)
+		if (sscanf(line, "%31s %63[^/ \n]/%u", name, address, &prefix) < 2)
 			continue;
 		interface = find(facts, name);
 		if (interface && inet_pton(AF_INET, address, bytes) == 1)
-			offer_address(interface, AF_INET, bytes);
+			offer_address(interface, AF_INET, bytes, prefix);
 		else if (interface && inet_pton(AF_INET6, address, bytes) == 1)
-			offer_address(interface, AF_INET6, bytes);
+			offer_address(interface, AF_INET6, bytes, prefix);
 	}
 	fclose(file);
 }
@@ -346,6 +368,38 @@ static size_t best_count(const struct ddl__facts *facts, const size_t *indices, 
 	return count;
 }
 
+/* Whether both addresses are of one network, as far as that is known. */
+static int in_one_subnet(const struct ddl__interface *a, const struct ddl__interface *b)
+{
+	int family = strchr(a->address, ':') ? AF_INET6 : AF_INET;
+	uint8_t x[16] = { 0 }, y[16] = { 0 };
+	uint32_t bits = a->prefix;
+
+	if (!a->prefix || a->prefix != b->prefix || bits > (family == AF_INET ? 32 : 128) ||
+	    inet_pton(family, a->address, x) != 1 || inet_pton(family, b->address, y) != 1)
+		return 0;
+	for (uint32_t i = 0; i < bits; i++)
+		if ((x[i / 8] ^ y[i / 8]) & (0x80 >> i % 8))
+			return 0;
+	return 1;
+}
+
+/* Of several in one subnet the first stays: routes would send what is for the others over it. Returns how many are left. */
+static size_t drop_doubles(const struct ddl__facts *facts, size_t *indices, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t before = 0;
+
+		while (before < kept && !in_one_subnet(&facts->interfaces[indices[before]], &facts->interfaces[indices[i]]))
+			before++;
+		if (before == kept)
+			indices[kept++] = indices[i];
+	}
+	return kept;
+}
+
 static void choose_by_rule(const struct ddl__facts *facts, size_t *indices, size_t *n)
 {
 	size_t count = 0;
@@ -361,7 +415,7 @@ static void choose_by_rule(const struct ddl__facts *facts, size_t *indices, size
 		indices[at] = i;
 		count++;
 	}
-	count = best_count(facts, indices, count);
+	count = best_count(facts, indices, drop_doubles(facts, indices, count));
 	for (size_t i = 0; i < facts->n_interfaces && count == 0; i++)
 		if (facts->interfaces[i].loopback && *facts->interfaces[i].address)
 			indices[count++] = i;

@@ -25,8 +25,8 @@ struct label { /* what a secret is derived for; of another size than a claim. No
 };
 
 _Static_assert(sizeof(struct label) == 24, "the label has no padding");
-_Static_assert(sizeof(struct ddl__auth_hello) == 24 + DDL__AUTH_NONCE, "the hello has no padding");
-_Static_assert(sizeof(struct claim) == 16 + 24 + 2 * DDL__AUTH_NONCE, "the claim has no padding");
+_Static_assert(sizeof(struct ddl__auth_hello) == 32 + DDL__AUTH_NONCE, "the hello has no padding");
+_Static_assert(sizeof(struct claim) == 16 + 32 + 2 * DDL__AUTH_NONCE, "the claim has no padding");
 
 int ddl__auth_random(void *buffer, size_t n)
 {

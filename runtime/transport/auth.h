@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DDL__AUTH_VERSION 1u
+#define DDL__AUTH_VERSION 2u
 #define DDL__AUTH_NONCE   32u /* bytes */
 #define DDL__AUTH_MAC     32u /* bytes */
 
@@ -28,6 +28,8 @@ struct ddl__auth_hello {                /* body of HELLO. No padding. */
 	uint32_t to;                    /* rank it wants */
 	uint32_t n_ranks;               /* of the communicator */
 	uint64_t instance;              /* of the listening transport, from its address */
+	uint32_t rail;                  /* of the connection */
+	uint32_t channel;               /* of the connection */
 	uint8_t nonce[DDL__AUTH_NONCE]; /* of the connecting side */
 };
 

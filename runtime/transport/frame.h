@@ -40,7 +40,7 @@ struct ddl__frame {       /* No padding. */
 	uint32_t request; /* the lane's request; 0 where there is no lane */
 	uint32_t lane;    /* the lane's index in its request */
 	uint32_t grant;   /* the receiver's number of this opening of the lane: what is left of an earlier one is told apart */
-	uint32_t count;   /* CREDIT: slots; ABORT: code */
+	uint32_t count;   /* CREDIT: slots; DATA: 1: may land where it belongs; ABORT: code */
 };
 
 struct ddl__frame_sink {

@@ -31,14 +31,22 @@ static void try_later(struct ddl__link *link, const char *why)
 	ddl__mesh_due(link->mesh, link->retry_ns);
 }
 
+/* The address that the link goes to, also in words. */
+static void target(const struct ddl__link *link, struct sockaddr_storage *to, socklen_t *size, char *words, size_t words_size)
+{
+	const struct ddl__mesh_ops *ops = link->mesh->ops;
+	const uint8_t *own = link->mesh->peers[link->peer].own;
+
+	ops->target(own + link->rail * ops->rail_size, to, size, words, words_size);
+}
+
 static void refused(struct ddl__link *link, int error)
 {
-	const struct ddl__mesh_peer *peer = &link->mesh->peers[link->peer];
 	struct sockaddr_storage to;
 	socklen_t size;
 	char words[96], why[DDL__REASON_SIZE];
 
-	link->mesh->ops->target(peer->own, &to, &size, words, sizeof(words));
+	target(link, &to, &size, words, sizeof(words));
 	if (error == ECONNREFUSED)
 		ddl__link_fail(link, -ECONNREFUSED, "nobody listens at its %s any more", words);
 	else
@@ -58,6 +66,8 @@ static int send_hello(struct ddl__link *link)
 		.to = (uint32_t)link->peer,
 		.n_ranks = (uint32_t)mesh->n_ranks,
 		.instance = mesh->peers[link->peer].instance,
+		.rail = link->rail,
+		.channel = link->channel,
 	};
 	rc = ddl__auth_random(link->hello.nonce, sizeof(link->hello.nonce));
 	if (rc == 0)
@@ -88,13 +98,15 @@ void ddl__greet_connect(struct ddl__link *link)
 	int fd;
 
 	link->state = DDL__LINK_CONNECTING;
-	mesh->ops->target(mesh->peers[link->peer].own, &to, &size, words, sizeof(words));
+	target(link, &to, &size, words, sizeof(words));
 	fd = socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0) {
 		refused(link, errno);
 		return;
 	}
 	mesh->ops->tune(fd);
+	if (mesh->ops->tie)
+		mesh->ops->tie(link, fd, true);
 	link->stream = ddl__stream_create(fd, mesh->ops->passes_fds);
 	if (!link->stream) {
 		close(fd);
@@ -196,7 +208,11 @@ void ddl__greet_ready(struct ddl__link *link)
 
 void ddl__greet_listen(struct ddl__mesh *mesh, bool on)
 {
-	ddl__mesh_watch(mesh, mesh->listen_fd, &mesh->listener, on ? EPOLLIN : 0, &mesh->listening);
+	for (unsigned i = 0; i < mesh->n_rails; i++) {
+		struct ddl__listener *each = &mesh->listeners[i];
+
+		ddl__mesh_watch(mesh, each->fd, &each->source, on ? EPOLLIN : 0, &each->watched);
+	}
 }
 
 static void leave_slot(struct ddl__stranger *stranger)
@@ -224,7 +240,8 @@ static bool plausible(const struct ddl__mesh *mesh, const struct ddl__auth_hello
 {
 	return hello->version == DDL__AUTH_VERSION && hello->to == (uint32_t)mesh->rank && hello->from < hello->to &&
 	       hello->n_ranks == (uint32_t)mesh->n_ranks && hello->instance == mesh->instance &&
-	       ddl__mesh_reaches(&mesh->base, (int)hello->from);
+	       ddl__mesh_reaches(&mesh->base, (int)hello->from) && hello->rail < mesh->peers[hello->from].rails &&
+	       hello->channel < mesh->n_paths / mesh->n_rails;
 }
 
 static int on_hello(struct ddl__stranger *stranger, const struct ddl__frame *frame, const void *body)
@@ -277,7 +294,7 @@ static void adopt(struct ddl__stranger *stranger)
 {
 	static const struct ddl__frame welcome = { .type = DDL__FRAME_WELCOME };
 	struct ddl__mesh *mesh = stranger->mesh;
-	struct ddl__link *link = ddl__mesh_link(mesh, (int)stranger->hello.from);
+	struct ddl__link *link = ddl__mesh_link(mesh, (int)stranger->hello.from, stranger->hello.rail, stranger->hello.channel);
 	int rc;
 
 	if (!link || (link->state != DDL__LINK_IDLE && link->state != DDL__LINK_WAITING)) {
@@ -287,6 +304,8 @@ static void adopt(struct ddl__stranger *stranger)
 	ddl__mesh_watch(mesh, stranger->stream->fd, &stranger->source, 0, &stranger->watched);
 	link->stream = stranger->stream;
 	leave_slot(stranger);
+	if (mesh->ops->tie)
+		mesh->ops->tie(link, link->stream->fd, false);
 	rc = ddl__mesh_watch(mesh, link->stream->fd, &link->source, EPOLLIN, &link->watched);
 	if (rc == 0)
 		rc = ddl__stream_put(link->stream, &welcome, NULL, NULL, 0);
@@ -364,8 +383,10 @@ static bool have_slot(struct ddl__mesh *mesh)
 	return mesh->n_strangers < DDL__MESH_STRANGERS;
 }
 
-void ddl__greet_accept(struct ddl__mesh *mesh)
+void ddl__greet_accept(struct ddl__listener *listener)
 {
+	struct ddl__mesh *mesh = listener->mesh;
+
 	for (int i = 0; i < ACCEPTS_AT_A_TIME; i++) {
 		int fd;
 
@@ -373,7 +394,7 @@ void ddl__greet_accept(struct ddl__mesh *mesh)
 			ddl__greet_listen(mesh, false);
 			return;
 		}
-		fd = accept4(mesh->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd >= 0) {
 			take_in(mesh, fd);

@@ -100,17 +100,20 @@ size_t ddl__lane_stride(const struct ddl__lane *lane)
 	return ((size_t)lane->slot_bytes + DDL__MESH_ALIGNMENT - 1) / DDL__MESH_ALIGNMENT * DDL__MESH_ALIGNMENT;
 }
 
-/* The link that a lane with that peer goes over; NULL: *rc and err say why not. */
-static struct ddl__link *link_for(struct ddl__mesh *mesh, int peer, int *rc, struct ddl_error *err)
+/* The link that the lane with that peer goes over; NULL: *rc and err say why not. */
+static struct ddl__link *link_for(struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, int *rc, struct ddl_error *err)
 {
 	const char *name = mesh->base.ops->name;
+	unsigned rail = 0, channel = 0;
 	struct ddl__link *link;
 
 	if (!ddl__mesh_reaches(&mesh->base, peer)) {
 		*rc = ddl__error_set(err, -EINVAL, "%s: rank %d cannot be reached this way.", name, peer);
 		return NULL;
 	}
-	link = ddl__mesh_link(mesh, peer);
+	if (mesh->ops->path)
+		mesh->ops->path(mesh, peer, lane, &rail, &channel);
+	link = ddl__mesh_link(mesh, peer, rail, channel);
 	if (!link)
 		*rc = ddl__error_memory(err);
 	else if (link->state == DDL__LINK_DOWN)
@@ -159,7 +162,7 @@ int ddl__mesh_rx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *
 		      struct ddl_error *err)
 {
 	int rc = 0;
-	struct ddl__link *link = link_for(mesh, peer, &rc, err);
+	struct ddl__link *link = link_for(mesh, peer, lane, &rc, err);
 
 	if (!link)
 		return rc;
@@ -201,7 +204,7 @@ int ddl__mesh_tx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *
 {
 	struct ddl__end *offered;
 	int rc = 0;
-	struct ddl__link *link = link_for(mesh, peer, &rc, err);
+	struct ddl__link *link = link_for(mesh, peer, lane, &rc, err);
 
 	if (!link)
 		return rc;

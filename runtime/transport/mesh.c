@@ -59,13 +59,16 @@ void ddl__mesh_enter(struct ddl__mesh *mesh)
 
 void ddl__mesh_leave(struct ddl__mesh *mesh)
 {
-	for (int i = 0; mesh->untold && i < mesh->n_ranks; i++) {
+	for (size_t i = 0; mesh->untold && i < mesh->n_links; i++) {
 		struct ddl__link *link = mesh->links[i];
 
 		if (!link || link->state != DDL__LINK_DOWN || link->told)
 			continue;
 		link->told = true;
 		mesh->untold--;
+		if (mesh->peers[link->peer].lost)
+			continue;
+		mesh->peers[link->peer].lost = true;
 		mesh->events->lost(mesh->context, link->peer, link->code, link->detail);
 	}
 	mesh->telling = false;
@@ -87,9 +90,14 @@ static void link_ready(struct ddl__poll_source *source, uint32_t events)
 	ddl__mesh_leave(link->mesh);
 }
 
-struct ddl__link *ddl__mesh_link(struct ddl__mesh *mesh, int peer)
+static struct ddl__link **links_of(const struct ddl__mesh *mesh, int peer)
 {
-	struct ddl__link *link = mesh->links[peer];
+	return &mesh->links[(size_t)peer * mesh->n_paths];
+}
+
+struct ddl__link *ddl__mesh_link(struct ddl__mesh *mesh, int peer, unsigned rail, unsigned channel)
+{
+	struct ddl__link **at = &links_of(mesh, peer)[channel * mesh->n_rails + rail], *link = *at;
 
 	if (link)
 		return link;
@@ -99,7 +107,9 @@ struct ddl__link *ddl__mesh_link(struct ddl__mesh *mesh, int peer)
 	link->source.ready = link_ready;
 	link->mesh = mesh;
 	link->peer = peer;
-	mesh->links[peer] = link;
+	link->rail = rail;
+	link->channel = channel;
+	*at = link;
 	return link;
 }
 
@@ -118,12 +128,16 @@ void ddl__link_fail(struct ddl__link *link, int code, const char *fmt, ...)
 {
 	struct ddl__mesh *mesh = link->mesh;
 	va_list args;
+	int used;
 
 	if (link->state == DDL__LINK_DOWN)
 		return;
 	va_start(args, fmt);
-	vsnprintf(link->detail, sizeof(link->detail), fmt, args);
+	used = vsnprintf(link->detail, sizeof(link->detail), fmt, args);
 	va_end(args);
+	if (mesh->n_rails > 1 && used >= 0 && used < (int)sizeof(link->detail))
+		snprintf(link->detail + used, sizeof(link->detail) - (size_t)used, " (rail %u%s%s)", link->rail,
+			 *mesh->rail_name[link->rail] ? ", " : "", mesh->rail_name[link->rail]);
 	ddl__link_close(link);
 	link->state = DDL__LINK_DOWN;
 	link->code = code;
@@ -183,6 +197,21 @@ static int on_abort(struct ddl__link *link, const struct ddl__frame *frame, cons
 	return 0;
 }
 
+/* Its goodbye came over this link: it has left when it came over all. */
+static void on_bye(struct ddl__link *link)
+{
+	struct ddl__mesh *mesh = link->mesh;
+	struct ddl__link *const *links = links_of(mesh, link->peer);
+
+	link->heard_bye = true;
+	for (unsigned i = 0; i < mesh->n_paths; i++)
+		if (links[i] && links[i]->state == DDL__LINK_UP && !links[i]->heard_bye)
+			return;
+	if (!mesh->peers[link->peer].left)
+		mesh->events->left(mesh->context, link->peer);
+	mesh->peers[link->peer].left = true;
+}
+
 static int on_frame(void *context, const struct ddl__frame *frame, const void *body)
 {
 	struct ddl__link *link = context;
@@ -198,8 +227,7 @@ static int on_frame(void *context, const struct ddl__frame *frame, const void *b
 	case DDL__FRAME_ABORT:
 		return on_abort(link, frame, body);
 	case DDL__FRAME_BYE:
-		link->heard_bye = true;
-		link->mesh->events->left(link->mesh->context, link->peer);
+		on_bye(link);
 		return 0;
 	case DDL__FRAME_DATA:
 	case DDL__FRAME_CREDIT:
@@ -320,7 +348,7 @@ static void timer_ready(struct ddl__poll_source *source, uint32_t events)
 	if (read(mesh->timer_fd, &ticks, sizeof(ticks)) == sizeof(ticks)) {
 		mesh->timer_ns = 0;
 		ddl__greet_strangers(mesh);
-		for (int i = 0; i < mesh->n_ranks; i++)
+		for (size_t i = 0; i < mesh->n_links; i++)
 			if (mesh->links[i])
 				link_timer(mesh->links[i], now);
 	}
@@ -329,21 +357,24 @@ static void timer_ready(struct ddl__poll_source *source, uint32_t events)
 
 static void listener_ready(struct ddl__poll_source *source, uint32_t events)
 {
-	struct ddl__mesh *mesh = (struct ddl__mesh *)((char *)source - offsetof(struct ddl__mesh, listener));
+	struct ddl__listener *listener = (struct ddl__listener *)source;
 
-	ddl__mesh_enter(mesh);
-	ddl__greet_accept(mesh);
-	ddl__mesh_leave(mesh);
+	ddl__mesh_enter(listener->mesh);
+	ddl__greet_accept(listener);
+	ddl__mesh_leave(listener->mesh);
 }
 
 /* Opening and closing */
 
 static int init_memory(struct ddl__mesh *mesh, const struct ddl__transport_config *config)
 {
-	mesh->links = calloc((unsigned int)config->n_ranks, sizeof(*mesh->links));
+	mesh->n_paths = mesh->n_rails * (mesh->ops->channels ? mesh->ops->channels : 1);
+	mesh->n_links = (size_t)config->n_ranks * mesh->n_paths;
+	mesh->links = calloc(mesh->n_links, sizeof(*mesh->links));
+	mesh->peers = calloc((unsigned int)config->n_ranks, sizeof(*mesh->peers));
 	mesh->strangers = calloc(DDL__MESH_STRANGERS, sizeof(*mesh->strangers));
 	mesh->machine = strdup(config->machine ? config->machine : "");
-	return mesh->links && mesh->strangers && mesh->machine ? 0 : -ENOMEM;
+	return mesh->links && mesh->peers && mesh->strangers && mesh->machine ? 0 : -ENOMEM;
 }
 
 static int init_timer(struct ddl__mesh *mesh, struct ddl_error *err)
@@ -363,16 +394,22 @@ static int init_address(struct ddl__mesh *mesh, const struct ddl__transport_conf
 {
 	struct ddl__mesh_address head = { .magic = mesh->ops->magic, .rank = (uint32_t)mesh->rank };
 	size_t own = sizeof(mesh->address) - sizeof(head);
+	int fds[DDL__RAILS_MAX] = { -1, -1, -1, -1, -1, -1, -1, -1 };
 	int rc = ddl__auth_random(&mesh->instance, sizeof(mesh->instance));
 
 	if (rc)
 		return ddl__error_set(err, rc, "%s: no random numbers: %s.", mesh->ops->transport->name, strerror(-rc));
 	head.instance = mesh->instance;
 	memcpy(mesh->address, &head, sizeof(head));
-	rc = mesh->ops->listen(mesh, config, &mesh->listen_fd, mesh->address + sizeof(head), &own, err);
-	if (rc == 0)
-		mesh->address_size = sizeof(head) + own;
-	return rc;
+	rc = mesh->ops->listen(mesh, config, fds, mesh->address + sizeof(head), &own, err);
+	if (rc)
+		return rc;
+	mesh->address_size = sizeof(head) + own;
+	while (mesh->n_rails < DDL__RAILS_MAX && fds[mesh->n_rails] >= 0) {
+		mesh->listeners[mesh->n_rails].fd = fds[mesh->n_rails];
+		mesh->n_rails++;
+	}
+	return 0;
 }
 
 int ddl__mesh_init(struct ddl__mesh *mesh, const struct ddl__mesh_ops *ops, const struct ddl__transport_config *config,
@@ -388,12 +425,15 @@ int ddl__mesh_init(struct ddl__mesh *mesh, const struct ddl__mesh_ops *ops, cons
 	mesh->timeout_ms = config->timeout_ms;
 	mesh->events = config->events;
 	mesh->context = config->context;
-	mesh->listener.ready = listener_ready;
+	for (int i = 0; i < (int)DDL__RAILS_MAX; i++)
+		mesh->listeners[i] = (struct ddl__listener){ { listener_ready }, mesh, -1, 0 };
 	mesh->stranger_ms = DDL__MESH_STRANGER_MS;
-	mesh->listen_fd = mesh->timer_fd = -1;
-	rc = init_memory(mesh, config) ? ddl__error_memory(err) : init_timer(mesh, err);
+	mesh->timer_fd = -1;
+	rc = init_timer(mesh, err);
 	if (rc == 0)
 		rc = init_address(mesh, config, err);
+	if (rc == 0 && init_memory(mesh, config))
+		rc = ddl__error_memory(err);
 	if (rc)
 		ddl__mesh_fini(mesh);
 	return rc;
@@ -403,7 +443,7 @@ void ddl__mesh_fini(struct ddl__mesh *mesh)
 {
 	uint32_t watched = EPOLLIN;
 
-	for (int i = 0; mesh->links && i < mesh->n_ranks; i++) {
+	for (size_t i = 0; mesh->links && i < mesh->n_links; i++) {
 		if (!mesh->links[i])
 			continue;
 		ddl__link_close(mesh->links[i]);
@@ -412,10 +452,9 @@ void ddl__mesh_fini(struct ddl__mesh *mesh)
 	}
 	if (mesh->strangers)
 		ddl__greet_close(mesh);
-	if (mesh->listen_fd >= 0) {
-		ddl__greet_listen(mesh, false);
-		close(mesh->listen_fd);
-	}
+	ddl__greet_listen(mesh, false);
+	for (unsigned i = 0; i < mesh->n_rails; i++)
+		close(mesh->listeners[i].fd);
 	if (mesh->timer_fd >= 0) {
 		ddl__mesh_watch(mesh, mesh->timer_fd, &mesh->timer, 0, &watched);
 		close(mesh->timer_fd);
@@ -442,6 +481,7 @@ static int attach_peer(struct ddl__mesh *mesh, int rank, const struct ddl__peer 
 {
 	struct ddl__mesh_address head;
 	uint8_t *own;
+	size_t size;
 
 	if (!peer->address || rank == mesh->rank)
 		return 0;
@@ -453,10 +493,17 @@ static int attach_peer(struct ddl__mesh *mesh, int rank, const struct ddl__peer 
 				      "The %s address that rank %d published is malformed; all ranks need the same version of DDL.",
 				      mesh->ops->transport->name, rank);
 	own = *copy;
-	memcpy(own, (const uint8_t *)peer->address + sizeof(head), peer->size - sizeof(head));
-	*copy += peer->size - sizeof(head);
-	if (mesh->ops->reaches(mesh, own, peer->size - sizeof(head), peer->machine ? peer->machine : ""))
-		mesh->peers[rank] = (struct ddl__mesh_peer){ own, peer->size - sizeof(head), head.instance };
+	size = peer->size - sizeof(head);
+	memcpy(own, (const uint8_t *)peer->address + sizeof(head), size);
+	*copy += size;
+	if (mesh->ops->reaches(mesh, own, size, peer->machine ? peer->machine : ""))
+		mesh->peers[rank] = (struct ddl__mesh_peer){
+			.own = own,
+			.size = size,
+			.instance = head.instance,
+			.rails = mesh->ops->rails ? mesh->ops->rails(mesh, own, size) : 1,
+			.here = !peer->machine || strcmp(peer->machine, mesh->machine) == 0,
+		};
 	return 0;
 }
 
@@ -470,8 +517,7 @@ int ddl__mesh_attach(struct ddl__transport *transport, const struct ddl__peer *p
 		size += peers[i].address ? peers[i].size : 0;
 	memcpy(mesh->secret, secret, sizeof(mesh->secret));
 	mesh->addresses = copy = malloc(size);
-	mesh->peers = calloc((unsigned int)mesh->n_ranks, sizeof(*mesh->peers));
-	if (!mesh->addresses || !mesh->peers)
+	if (!mesh->addresses)
 		return ddl__error_memory(err);
 	for (int i = 0; i < mesh->n_ranks; i++) {
 		int rc = attach_peer(mesh, i, &peers[i], &copy, err);
@@ -487,7 +533,7 @@ bool ddl__mesh_reaches(const struct ddl__transport *transport, int peer)
 {
 	const struct ddl__mesh *mesh = (const struct ddl__mesh *)transport;
 
-	return mesh->peers && peer >= 0 && peer < mesh->n_ranks && mesh->peers[peer].own;
+	return peer >= 0 && peer < mesh->n_ranks && mesh->peers[peer].own;
 }
 
 int ddl__link_abort(struct ddl__link *link)
@@ -508,7 +554,7 @@ void ddl__mesh_abort(struct ddl__transport *transport, int code, const char *tex
 
 	mesh->abort_code = code;
 	snprintf(mesh->abort_text, sizeof(mesh->abort_text), "%s", text);
-	for (int i = 0; i < mesh->n_ranks; i++) {
+	for (size_t i = 0; i < mesh->n_links; i++) {
 		struct ddl__link *link = mesh->links[i];
 
 		if (link && link->state == DDL__LINK_UP && !link->said_bye && !link->mute && ddl__link_abort(link) == 0)
@@ -521,7 +567,7 @@ void ddl__mesh_goodbye(struct ddl__transport *transport)
 	struct ddl__mesh *mesh = (struct ddl__mesh *)transport;
 
 	mesh->leaving = true;
-	for (int i = 0; i < mesh->n_ranks; i++) {
+	for (size_t i = 0; i < mesh->n_links; i++) {
 		struct ddl__link *link = mesh->links[i];
 
 		if (link && link->state == DDL__LINK_UP) {
@@ -537,7 +583,7 @@ bool ddl__mesh_done(const struct ddl__transport *transport)
 {
 	const struct ddl__mesh *mesh = (const struct ddl__mesh *)transport;
 
-	for (int i = 0; i < mesh->n_ranks; i++) {
+	for (size_t i = 0; i < mesh->n_links; i++) {
 		const struct ddl__link *link = mesh->links[i];
 
 		if (!link)
@@ -554,13 +600,14 @@ void ddl__mesh_forked(struct ddl__transport *transport)
 {
 	const struct ddl__mesh *mesh = (const struct ddl__mesh *)transport;
 
-	for (int i = 0; i < mesh->n_ranks; i++)
+	for (size_t i = 0; i < mesh->n_links; i++)
 		if (mesh->links[i] && mesh->links[i]->stream)
 			close(mesh->links[i]->stream->fd);
 	for (size_t i = 0; i < DDL__MESH_STRANGERS; i++)
 		if (mesh->strangers[i].stream)
 			close(mesh->strangers[i].stream->fd);
-	close(mesh->listen_fd);
+	for (unsigned i = 0; i < mesh->n_rails; i++)
+		close(mesh->listeners[i].fd);
 	close(mesh->timer_fd);
 }
 

@@ -2,7 +2,8 @@
 /*
  * mesh.h - one transport's connections to its peers: what transports over streams have in common.
  *
- * A link is the connection to one peer. It is made when the first lane with that peer is opened: the lower rank connects to the
+ * A link is a connection to one peer; there may be several to it, one for each rail (network interface) and channel, which a lane
+ * goes over for its whole life. It is made when the first lane that goes over it is opened: the lower rank connects to the
  * higher one's address, the higher one waits. Who connects to our listening socket is a stranger until it has proved itself
  * (auth.h); then its stream becomes the link's. Over the link go announcements of lanes, what the transport itself sends (credits,
  * data, descriptors), aborts and goodbyes.
@@ -88,6 +89,7 @@ struct ddl__link { /* first field of a transport's own */
 	struct ddl__poll_source source;
 	struct ddl__mesh *mesh;
 	int peer; /* rank */
+	unsigned rail, channel;
 	enum ddl__link_state state;
 	struct ddl__stream *stream;   /* connecting, greeting, up */
 	uint32_t watched;             /* epoll events it is registered for */
@@ -103,7 +105,7 @@ struct ddl__link { /* first field of a transport's own */
 	const char *why;  /* what the peer did wrong, for the refusal that a callback returns; static text */
 	int code;         /* down: why */
 	char detail[192]; /* the same in words */
-	bool told;        /* down: the engine knows */
+	bool told;        /* down: nobody is to be told any more */
 };
 
 struct ddl__stranger { /* a connection to our listening socket */
@@ -129,6 +131,17 @@ struct ddl__mesh_peer {
 	const void *own; /* the transport's part of the address; NULL: cannot be reached this way */
 	size_t size;     /* bytes of it */
 	uint64_t instance;
+	unsigned rails; /* that join both of us, at least 1 */
+	bool here;      /* on this machine */
+	bool lost;      /* the engine was told that it is lost */
+	bool left;      /* the engine was told that it has left */
+};
+
+struct ddl__listener { /* a listening socket, one a rail */
+	struct ddl__poll_source source;
+	struct ddl__mesh *mesh;
+	int fd;           /* -1 none */
+	uint32_t watched; /* epoll events it is registered for */
 };
 
 struct ddl__mesh_ops { /* what differs */
@@ -136,12 +149,21 @@ struct ddl__mesh_ops { /* what differs */
 	uint32_t magic;   /* of its addresses */
 	size_t link_size; /* of its struct, which begins with a struct ddl__link */
 	bool passes_fds;
-	/* Makes the listening socket (non-blocking) and writes the own part of the address. */
-	int (*listen)(struct ddl__mesh *mesh, const struct ddl__transport_config *config, int *fd, void *own, size_t *size,
+	unsigned channels; /* links a rail and peer at most; 0: one */
+	size_t rail_size;  /* bytes of the own part of an address that each rail has */
+	/* Makes the listening sockets (non-blocking), one a rail, and writes the own part of the address. fds: room for
+	 * DDL__RAILS_MAX, all -1. */
+	int (*listen)(struct ddl__mesh *mesh, const struct ddl__transport_config *config, int *fds, void *own, size_t *size,
 		      struct ddl_error *err);
 	/* Whether that own part of a peer's address is well-formed and can be reached from ours. Symmetric. */
 	bool (*reaches)(const struct ddl__mesh *mesh, const void *own, size_t size, const char *machine);
-	/* The socket address in a peer's own part, and in words. */
+	/* How many rails that own part and ours have in common. Symmetric. NULL: one. */
+	unsigned (*rails)(const struct ddl__mesh *mesh, const void *own, size_t size);
+	/* The rail and channel that a lane with that peer goes over; the same at both ends. NULL: the only ones. */
+	void (*path)(const struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, unsigned *rail, unsigned *channel);
+	/* Ties a socket to the link's rail: before it connects, or after it was accepted. NULL: nothing to tie. */
+	void (*tie)(const struct ddl__link *link, int fd, bool connects);
+	/* The socket address in a rail's part of a peer's own part, and in words. */
 	void (*target)(const void *own, struct sockaddr_storage *to, socklen_t *size, char *words, size_t words_size);
 	void (*tune)(int fd);                         /* a new socket */
 	bool (*admits)(int fd);                       /* whether the other end may talk to us at all */
@@ -166,9 +188,11 @@ struct ddl__mesh { /* first field of a transport's own struct */
 	void *context;
 	uint8_t secret[DDL__SECRET_SIZE];
 	char *machine;
-	int listen_fd;
-	uint32_t listening; /* epoll events it is registered for now */
-	struct ddl__poll_source listener;
+	struct ddl__listener listeners[DDL__RAILS_MAX];
+	char rail_name[DDL__RAILS_MAX][32]; /* interfaces that links are tied to; "": not tied */
+	unsigned n_rails;                   /* listeners, at least 1 */
+	unsigned n_paths;                   /* rails times channels: links to a peer at most */
+	size_t n_links;                     /* n_ranks times n_paths */
 	int timer_fd;
 	struct ddl__poll_source timer;
 	uint64_t timer_ns;        /* what it is set to; 0 not */
@@ -177,8 +201,8 @@ struct ddl__mesh { /* first field of a transport's own struct */
 	size_t address_size;
 	uint64_t instance;
 	void *addresses;                 /* copies of the peers' own parts */
-	struct ddl__mesh_peer *peers;    /* n_ranks of them; NULL before attach */
-	struct ddl__link **links;        /* n_ranks of them, NULL where there is none */
+	struct ddl__mesh_peer *peers;    /* n_ranks of them */
+	struct ddl__link **links;        /* n_links of them, peer by peer, NULL where there is none */
 	struct ddl__stranger *strangers; /* DDL__MESH_STRANGERS of them */
 	size_t n_strangers;
 	uint32_t stranger_ms; /* time they have to prove themselves */
@@ -206,11 +230,12 @@ bool ddl__mesh_done(const struct ddl__transport *transport);
 void ddl__mesh_forked(struct ddl__transport *transport);
 uint64_t ddl__mesh_dropped(const struct ddl__transport *transport); /* strangers sent away so far */
 
-struct ddl__link *ddl__mesh_link(struct ddl__mesh *mesh, int peer); /* makes it if there is none; NULL: no memory */
-void ddl__mesh_enter(struct ddl__mesh *mesh);                       /* at the begin of every ready() */
-void ddl__mesh_leave(struct ddl__mesh *mesh);                       /* at its end: tells losses */
-void ddl__mesh_due(struct ddl__mesh *mesh, uint64_t ns);            /* the timer goes off then at the latest */
-uint64_t ddl__mesh_now(void);                                       /* monotonic, ns */
+/* The link to a peer over that rail and channel, made if there is none; NULL: no memory. */
+struct ddl__link *ddl__mesh_link(struct ddl__mesh *mesh, int peer, unsigned rail, unsigned channel);
+void ddl__mesh_enter(struct ddl__mesh *mesh);            /* at the begin of every ready() */
+void ddl__mesh_leave(struct ddl__mesh *mesh);            /* at its end: tells losses */
+void ddl__mesh_due(struct ddl__mesh *mesh, uint64_t ns); /* the timer goes off then at the latest */
+uint64_t ddl__mesh_now(void);                            /* monotonic, ns */
 
 /* Registers fd, changes or (events 0, watched not 0) ends its registration. *watched is what it is registered for. */
 int ddl__mesh_watch(struct ddl__mesh *mesh, int fd, struct ddl__poll_source *source, uint32_t events, uint32_t *watched);
@@ -236,10 +261,10 @@ extern const struct ddl__frame_sink ddl__link_sink; /* what a link that is up li
 /* greet.c */
 void ddl__greet_connect(struct ddl__link *link);         /* lower rank: begins, or tries again */
 void ddl__greet_ready(struct ddl__link *link);           /* connecting or greeting, and its socket has something */
-void ddl__greet_accept(struct ddl__mesh *mesh);          /* the listening socket has something */
+void ddl__greet_accept(struct ddl__listener *listener);  /* the listening socket has something */
 void ddl__greet_strangers(struct ddl__mesh *mesh);       /* the timer: reads once more, sends the late ones away */
 void ddl__greet_close(struct ddl__mesh *mesh);           /* all strangers */
-void ddl__greet_listen(struct ddl__mesh *mesh, bool on); /* the listening socket in the epoll set */
+void ddl__greet_listen(struct ddl__mesh *mesh, bool on); /* the listening sockets in the epoll set */
 int ddl__link_up(struct ddl__link *link);                /* lanes.c: announces what was opened before */
 
 /* lanes.c */

@@ -134,34 +134,40 @@ int ddl__stream_put(struct ddl__stream *stream, const struct ddl__frame *frame, 
 
 void ddl__stream_data(struct ddl__stream *stream, const struct ddl__frame *frame, const void *body)
 {
-	stream->data = *frame;
-	stream->data.magic = DDL__FRAME_MAGIC;
-	stream->data_body = body;
-	stream->data_done = 0;
-	stream->data_size = sizeof(*frame) + frame->bytes;
+	struct ddl__stream_slice *slice = &stream->data[stream->n_data++];
+
+	slice->frame = *frame;
+	slice->frame.magic = DDL__FRAME_MAGIC;
+	slice->body = body;
 }
 
-bool ddl__stream_busy(const struct ddl__stream *stream)
+size_t ddl__stream_busy(const struct ddl__stream *stream)
 {
-	return stream->data_size != 0;
+	return stream->n_data;
+}
+
+void ddl__stream_move(struct ddl__stream *stream, size_t place, const void *body)
+{
+	stream->data[place].body = body;
 }
 
 bool ddl__stream_idle(const struct ddl__stream *stream)
 {
-	return stream->data_size == 0 && waiting(stream) == 0;
+	return stream->n_data == 0 && waiting(stream) == 0;
 }
 
-static size_t add_data(const struct ddl__stream *stream, struct iovec *iov)
+/* What of a data frame is not written yet. */
+static size_t add_slice(const struct ddl__stream_slice *slice, size_t done, struct iovec *iov)
 {
-	const size_t header = sizeof(stream->data);
+	const size_t header = sizeof(slice->frame);
 	size_t n = 0;
 
-	if (stream->data_done < header)
-		iov[n++] = (struct iovec){ (uint8_t *)&stream->data + stream->data_done, header - stream->data_done };
-	if (stream->data_size > header) {
-		size_t at = stream->data_done > header ? stream->data_done - header : 0;
+	if (done < header)
+		iov[n++] = (struct iovec){ (uint8_t *)&slice->frame + done, header - done };
+	if (slice->frame.bytes) {
+		size_t at = done > header ? done - header : 0;
 
-		iov[n++] = (struct iovec){ (uint8_t *)stream->data_body + at, stream->data_size - header - at };
+		iov[n++] = (struct iovec){ (uint8_t *)slice->body + at, slice->frame.bytes - at };
 	}
 	return n;
 }
@@ -191,34 +197,45 @@ static void attach_fds(struct msghdr *msg, const struct ddl__stream_pass *pass)
 	memcpy(CMSG_DATA(cmsg), pass->fds, pass->n * sizeof(int));
 }
 
-static size_t account_data(struct ddl__stream *stream, size_t n)
+/* So many bytes of data frames were written, of `most` frames. Returns what is left of them. */
+static size_t account_data(struct ddl__stream *stream, size_t n, size_t most)
 {
-	size_t left = stream->data_size - stream->data_done;
-	size_t take = n < left ? n : left;
+	size_t through = 0;
 
-	stream->data_done += take;
-	if (stream->data_done == stream->data_size)
-		stream->data_size = 0;
-	return n - take;
+	while (n > 0 && through < most) {
+		size_t left = sizeof(struct ddl__frame) + stream->data[through].frame.bytes - stream->data_done;
+		size_t take = n < left ? n : left;
+
+		n -= take;
+		stream->data_done += take;
+		if (take < left)
+			break;
+		stream->data_done = 0;
+		through++;
+	}
+	stream->n_data -= through;
+	if (through)
+		memmove(stream->data, stream->data + through, stream->n_data * sizeof(*stream->data));
+	return n;
 }
 
 int ddl__stream_write(struct ddl__stream *stream)
 {
 	while (!ddl__stream_idle(stream)) {
 		_Alignas(struct cmsghdr) char space[CMSG_SPACE(DDL__STREAM_FDS * sizeof(int))] = { 0 };
-		bool begun = stream->data_size && stream->data_done;
+		bool begun = stream->n_data && stream->data_done;
 		const struct ddl__stream_pass *with;
 		size_t control = control_now(stream, !begun, &with);
-		struct iovec iov[3];
+		struct iovec iov[2 * DDL__STREAM_SLICES + 1];
 		struct msghdr msg = { .msg_iov = iov, .msg_control = space };
 		ssize_t n;
 
 		if (begun)
-			msg.msg_iovlen = add_data(stream, iov);
+			msg.msg_iovlen = add_slice(&stream->data[0], stream->data_done, iov);
 		if (control)
 			iov[msg.msg_iovlen++] = (struct iovec){ stream->out + stream->out_head, control };
-		if (!begun && stream->data_size && control == waiting(stream))
-			msg.msg_iovlen += add_data(stream, iov + msg.msg_iovlen);
+		for (size_t i = begun; i < stream->n_data && control == waiting(stream); i++)
+			msg.msg_iovlen += add_slice(&stream->data[i], 0, iov + msg.msg_iovlen);
 		if (with)
 			attach_fds(&msg, with);
 		else
@@ -231,11 +248,11 @@ int ddl__stream_write(struct ddl__stream *stream)
 		if (with && n > 0)
 			drop_pass(stream);
 		if (begun)
-			n = (ssize_t)account_data(stream, (size_t)n);
+			n = (ssize_t)account_data(stream, (size_t)n, 1);
 		control = (size_t)n < control ? (size_t)n : control;
 		stream->out_head += control;
-		if (!begun && (size_t)n > control)
-			account_data(stream, (size_t)n - control);
+		if ((size_t)n > control)
+			account_data(stream, (size_t)n - control, stream->n_data);
 	}
 	stream->out_head = stream->out_tail = 0;
 	return 0;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tcp.c - lanes over TCP: one connection to each peer, slices as frames, credits as frames.
+ * tcp.c - lanes over TCP: a connection to each peer, rail and channel, slices as frames, credits as frames.
  *
  * Both ends of a lane have its slots: the sender fills its own and keeps them until their credits come back, the receiver's are
- * where slices land straight from the socket. A connection always writes the slice of the lane with the highest priority next,
- * lanes of equal priority in turn. Credits of many slots go in one frame, in front of the next slice.
+ * where slices land straight from the socket. Neither is a must: a slice may be written from the caller's memory (tx_borrow), and
+ * land in it where the receiver says so when its first bytes come (rx_land). Then nobody but the kernel copies it.
+ *
+ * A connection always writes the slice of the lane with the highest priority next, lanes of equal priority in turn; several short
+ * ones go in one call. Short slices and credits wait for the end of the engine's pass (flush), long ones go at once. Credits go in
+ * front of the next slice; without one they wait until half of a lane's slots are owed, or for a few passes: the sender has the
+ * others meanwhile.
  */
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,52 +20,63 @@
 
 #include "error.h"
 #include "mesh.h"
+#include "tcp_net.h"
 
-#define MAGIC           0x74646470u /* of an address */
-#define BACKLOG         4096
-#define KEEPALIVE_S     10    /* idle before the first probe; then a probe every 5 s, 4 of them */
-#define USER_TIMEOUT_MS 30000 /* unacknowledged for so long: the cable is pulled */
+#define MAGIC         0x74646471u /* of an address */
+#define CHANNELS      4           /* connections of a rail to a peer, where rings share the rail */
+#define AT_ONCE_BYTES 65536       /* in the works at once, but for the last slice: what is more urgent comes after them */
+#define PATIENCE      16          /* passes that credits may wait for a slice to go with */
 
-struct tcp_address {      /* own part of an address. No padding. */
-	uint16_t family;  /* 4 or 6 */
-	uint16_t port;    /* host order */
-	uint8_t host[16]; /* network order; 4: the first four */
+struct tcp {
+	struct ddl__mesh mesh;
+	struct tcp_link *pending; /* links that have something to write at the end of the pass, or owe credits */
+	unsigned patience;        /* passes that their credits may still wait */
+	bool let_go;              /* the caller's memory is not to be touched any more */
 };
 
 struct tcp_tx {
 	struct ddl__mesh_tx mesh;
 	uint8_t *memory; /* slots, stride bytes each */
 	size_t stride;
-	uint32_t sizes[DDL__SLOTS_MAX]; /* bytes in each */
-	uint64_t sent;                  /* by the engine */
-	uint64_t written;               /* to the kernel */
-	uint64_t credited;              /* came back */
-	bool queued;                    /* in the link's queue, or in the works */
-	bool closed;                    /* freed when all is written */
-	struct tcp_tx *next;            /* in the queue */
+	const uint8_t *at[DDL__SLOTS_MAX]; /* where each slice lies: its slot, or the caller's memory */
+	uint32_t sizes[DDL__SLOTS_MAX];    /* bytes in each */
+	bool final[DDL__SLOTS_MAX];        /* whether each may land where it belongs */
+	uint64_t sent;                     /* by the engine */
+	uint64_t written;                  /* to the kernel */
+	uint64_t credited;                 /* came back */
+	uint32_t works;                    /* slices in the works */
+	bool queued;                       /* in the link's queue */
+	bool closed;                       /* freed when all is written */
+	struct tcp_tx *next;               /* in the queue */
 };
 
 struct tcp_rx {
 	struct ddl__mesh_rx mesh;
 	uint8_t *memory; /* slots, stride bytes each */
 	size_t stride;
-	uint32_t sizes[DDL__SLOTS_MAX]; /* bytes in each */
+	const uint8_t *at[DDL__SLOTS_MAX]; /* where each slice lies: its slot, or the caller's memory */
+	uint32_t sizes[DDL__SLOTS_MAX];    /* bytes in each */
 	uint64_t landed;
 	uint64_t released;
-	uint32_t owed;       /* credits not sent yet */
-	bool owing;          /* in the link's list */
-	struct tcp_rx *next; /* in that list */
+	void *(*where)(void *context, uint64_t ahead, size_t bytes); /* asks the engine; NULL: in slots */
+	void *context;                                               /* of that */
+	uint32_t owed;                                               /* credits not sent yet */
+	bool owing;                                                  /* in the link's list */
+	struct tcp_rx *next;                                         /* in that list */
 };
 
 struct tcp_link {
 	struct ddl__link link;
-	struct tcp_tx *queue;   /* lanes with slices to write: highest priority first */
-	struct tcp_tx *writing; /* whose slice is in the works */
-	struct tcp_rx *owing;   /* lanes with credits to send */
-	struct tcp_rx *landing; /* whose slice is coming in */
+	struct tcp_tx *queue;                     /* lanes with slices to write: highest priority first */
+	struct tcp_tx *works[DDL__STREAM_SLICES]; /* whose slices are in the works, in their order */
+	size_t n_works;                           /* of them */
+	struct tcp_rx *owing;                     /* lanes with credits to send */
+	struct tcp_rx *landing;                   /* whose slice is coming in */
+	size_t queued_bytes;                      /* sent since it was written last */
+	bool pending;                             /* in the list of all links */
+	bool due;                                 /* to be written at the end of the pass */
+	struct tcp_link *next;                    /* in that list */
 };
-
-_Static_assert(sizeof(struct tcp_address) == 20, "the address has no padding");
 
 static uint8_t *slots_create(const struct ddl__lane *lane)
 {
@@ -72,165 +85,16 @@ static uint8_t *slots_create(const struct ddl__lane *lane)
 	return aligned_alloc(DDL__MESH_ALIGNMENT, bytes ? bytes : DDL__MESH_ALIGNMENT);
 }
 
-/* Addresses and sockets */
-
-static int numeric(const char *text, struct sockaddr_storage *address, socklen_t *size)
+/*
+ * Ring r goes over rail r modulo their number; rings that share a rail have connections of their own as far as there are channels.
+ * Where lanes are not rings, those of one request are spread over the rails by their numbers.
+ */
+static void tcp_path(const struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, unsigned *rail, unsigned *channel)
 {
-	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST };
-	struct addrinfo *found;
+	unsigned rails = mesh->peers[peer].rails, rings = lane->call.rings;
 
-	if (getaddrinfo(text, NULL, &hints, &found))
-		return -EINVAL;
-	memset(address, 0, sizeof(*address));
-	memcpy(address, found->ai_addr, found->ai_addrlen);
-	*size = found->ai_addrlen;
-	freeaddrinfo(found);
-	return address->ss_family == AF_INET || address->ss_family == AF_INET6 ? 0 : -EINVAL;
-}
-
-static int listen_at(const char *text, int *fd)
-{
-	struct sockaddr_storage address;
-	socklen_t size;
-	int on = 1;
-	int made;
-	int rc = numeric(text, &address, &size);
-
-	if (rc)
-		return rc;
-	made = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (made < 0)
-		return -errno;
-	if (address.ss_family == AF_INET6)
-		setsockopt(made, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-	if (bind(made, (struct sockaddr *)&address, size) || listen(made, BACKLOG)) {
-		rc = -errno;
-		close(made);
-		return rc;
-	}
-	*fd = made;
-	return 0;
-}
-
-static int own_address(int fd, struct tcp_address *own)
-{
-	union {
-		struct sockaddr any;
-		struct sockaddr_in in;
-		struct sockaddr_in6 in6;
-	} name;
-	socklen_t size = sizeof(name);
-
-	memset(own, 0, sizeof(*own));
-	memset(&name, 0, sizeof(name));
-	if (getsockname(fd, &name.any, &size))
-		return -errno;
-	if (name.any.sa_family == AF_INET6) {
-		own->family = 6;
-		own->port = ntohs(name.in6.sin6_port);
-		memcpy(own->host, &name.in6.sin6_addr, sizeof(name.in6.sin6_addr));
-	} else {
-		own->family = 4;
-		own->port = ntohs(name.in.sin_port);
-		memcpy(own->host, &name.in.sin_addr, sizeof(name.in.sin_addr));
-	}
-	return 0;
-}
-
-static int tcp_listen(struct ddl__mesh *mesh, const struct ddl__transport_config *config, int *fd, void *own, size_t *size,
-		      struct ddl_error *err)
-{
-	struct tcp_address address;
-	char why[DDL__REASON_SIZE];
-	int made = -1;
-	int rc = -ENOENT;
-
-	if (config->n_addresses == 0)
-		return ddl__error_set(err, rc, "tcp: this node has no address to listen at; name its interface.");
-	for (size_t i = 0; rc && i < config->n_addresses; i++)
-		rc = listen_at(config->addresses[i], &made);
-	if (rc == 0) {
-		rc = own_address(made, &address);
-		if (rc)
-			close(made);
-	}
-	if (rc)
-		return ddl__error_set(err, rc, "tcp: cannot listen at %s%s: %s", config->addresses[0],
-				      config->n_addresses > 1 ? " nor at the other addresses" : "",
-				      ddl__error_reason(why, sizeof(why), rc));
-	*fd = made;
-	memcpy(own, &address, sizeof(address));
-	*size = sizeof(address);
-	return 0;
-}
-
-static bool is_loopback(const struct tcp_address *address)
-{
-	return address->family == 6 ? IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)address->host) : address->host[0] == 127;
-}
-
-/* A loopback address is another's on another machine: there, it would be taken for one of ours that is not listening. */
-static bool tcp_reaches(const struct ddl__mesh *mesh, const void *own, size_t size, const char *machine)
-{
-	struct tcp_address theirs, ours;
-
-	if (size != sizeof(theirs))
-		return false;
-	memcpy(&theirs, own, sizeof(theirs));
-	memcpy(&ours, mesh->address + sizeof(struct ddl__mesh_address), sizeof(ours));
-	if ((is_loopback(&theirs) || is_loopback(&ours)) && machine[0] && mesh->machine[0] && strcmp(machine, mesh->machine))
-		return false;
-	return theirs.family == ours.family;
-}
-
-static void tcp_target(const void *own, struct sockaddr_storage *to, socklen_t *size, char *words, size_t words_size)
-{
-	struct tcp_address address;
-	char host[INET6_ADDRSTRLEN] = "?";
-
-	memcpy(&address, own, sizeof(address));
-	memset(to, 0, sizeof(*to));
-	if (address.family == 6) {
-		struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)to;
-
-		in6->sin6_family = AF_INET6;
-		in6->sin6_port = htons(address.port);
-		memcpy(&in6->sin6_addr, address.host, sizeof(in6->sin6_addr));
-		*size = sizeof(*in6);
-		inet_ntop(AF_INET6, address.host, host, sizeof(host));
-	} else {
-		struct sockaddr_in *in = (struct sockaddr_in *)to;
-
-		in->sin_family = AF_INET;
-		in->sin_port = htons(address.port);
-		memcpy(&in->sin_addr, address.host, sizeof(in->sin_addr));
-		*size = sizeof(*in);
-		inet_ntop(AF_INET, address.host, host, sizeof(host));
-	}
-	snprintf(words, words_size, "address %s port %u", host, address.port);
-}
-
-static void tcp_tune(int fd)
-{
-	int on = 1, idle = KEEPALIVE_S, interval = 5, count = 4;
-	unsigned int timeout = USER_TIMEOUT_MS;
-
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
-}
-
-static bool tcp_admits(int fd)
-{
-	return true; /* the handshake decides */
-}
-
-static int tcp_up(struct ddl__link *link)
-{
-	return 0;
+	*rail = lane->index % rails;
+	*channel = rings > rails ? lane->index % rings / rails % CHANNELS : 0;
 }
 
 /* Writing */
@@ -250,6 +114,20 @@ static void tx_free(struct tcp_tx *tx)
 {
 	free(tx->memory);
 	free(tx);
+}
+
+/* The link is looked at when the pass ends; due: it is written then in any case. */
+static void pend(struct tcp_link *link, bool due)
+{
+	struct tcp *tcp = (struct tcp *)link->link.mesh;
+
+	link->due |= due;
+	if (link->pending)
+		return;
+	link->pending = true;
+	link->next = tcp->pending;
+	tcp->pending = link;
+	tcp->patience = PATIENCE;
 }
 
 /* Puts the credits that are owed in front of what is written next, as far as there is room without an allocation. */
@@ -272,34 +150,56 @@ static void put_credits(struct tcp_link *link)
 	}
 }
 
-static void begin_slice(struct tcp_link *link)
+static size_t begin_slice(struct tcp_link *link)
 {
 	struct tcp_tx *tx = link->queue;
-	uint32_t slot = (uint32_t)(tx->written % tx->mesh.end.lane.slots);
+	uint64_t taken = tx->written + tx->works++;
+	uint32_t slot = (uint32_t)(taken % tx->mesh.end.lane.slots);
 	struct ddl__frame frame = {
 		.type = DDL__FRAME_DATA,
 		.bytes = tx->sizes[slot],
 		.request = tx->mesh.end.lane.request,
 		.lane = tx->mesh.end.lane.index,
 		.grant = tx->mesh.end.grant,
+		.count = tx->final[slot],
 	};
 
 	link->queue = tx->next;
-	link->writing = tx;
-	ddl__stream_data(link->link.stream, &frame, tx->memory + slot * tx->stride);
+	link->works[link->n_works++] = tx;
+	ddl__stream_data(link->link.stream, &frame, tx->at[slot]);
+	tx->queued = false;
+	if (taken + 1 != tx->sent)
+		enqueue(link, tx);
+	return frame.bytes;
 }
 
-static void end_slice(struct tcp_link *link)
+/* Takes slices into the works: one of any size, or short ones together. */
+static void fill_works(struct tcp_link *link)
 {
-	struct tcp_tx *tx = link->writing;
+	size_t bytes = 0;
 
-	link->writing = NULL;
-	tx->written++;
-	tx->queued = false;
-	if (tx->written != tx->sent)
-		enqueue(link, tx);
-	else if (tx->closed)
-		tx_free(tx);
+	for (size_t i = 0; i < link->n_works; i++)
+		bytes += link->link.stream->data[i].frame.bytes;
+	while (link->queue && link->n_works < DDL__STREAM_SLICES && bytes < AT_ONCE_BYTES)
+		bytes += begin_slice(link);
+}
+
+/* Takes those out that are written. */
+static void empty_works(struct tcp_link *link, size_t busy)
+{
+	size_t through = link->n_works - busy;
+
+	for (size_t i = 0; i < through; i++) {
+		struct tcp_tx *tx = link->works[i];
+
+		tx->written++;
+		tx->works--;
+		if (tx->closed && tx->written == tx->sent)
+			tx_free(tx);
+	}
+	if (through)
+		memmove(link->works, link->works + through, busy * sizeof(link->works[0]));
+	link->n_works = busy;
 }
 
 static void tcp_pump(struct ddl__link *base)
@@ -308,40 +208,73 @@ static void tcp_pump(struct ddl__link *base)
 	int rc;
 
 	do {
-		put_credits(link);
-		if (!link->writing && link->queue && !base->mute)
-			begin_slice(link);
+		if (link->due || link->queue || link->n_works)
+			put_credits(link);
+		if (!base->mute)
+			fill_works(link);
 		rc = ddl__link_write(base);
-		if (link->writing && !ddl__stream_busy(base->stream))
-			end_slice(link);
-	} while (rc == 0 && (link->queue || (link->owing && !base->said_bye)));
+		empty_works(link, ddl__stream_busy(base->stream));
+	} while (rc == 0 && (link->queue || (link->due && link->owing && !base->said_bye)));
+	link->due = false;
+	link->queued_bytes = 0;
 	ddl__link_settle(base);
+}
+
+static void tcp_flush(struct ddl__transport *transport, bool all)
+{
+	struct tcp *tcp = (struct tcp *)transport;
+	struct tcp_link **at = &tcp->pending;
+
+	if (!tcp->pending)
+		return;
+	all = all || tcp->patience-- == 0;
+	while (*at) {
+		struct tcp_link *link = *at;
+
+		if (!all && !link->due && link->owing) {
+			at = &link->next;
+			continue;
+		}
+		*at = link->next;
+		link->pending = false;
+		link->due = true;
+		if (link->link.state == DDL__LINK_UP)
+			tcp_pump(&link->link);
+	}
 }
 
 static bool tcp_unsent(const struct ddl__link *base)
 {
 	const struct tcp_link *link = (const struct tcp_link *)base;
 
-	return link->queue || link->writing;
+	return link->queue || link->n_works;
+}
+
+/* What was in the works and in the queue is never written. */
+static void drop_slices(struct tcp_link *link)
+{
+	for (size_t i = 0; i < link->n_works; i++) {
+		struct tcp_tx *tx = link->works[i];
+
+		if (--tx->works == 0 && tx->closed && !tx->queued)
+			tx_free(tx);
+	}
+	link->n_works = 0;
+	while (link->queue) {
+		struct tcp_tx *tx = link->queue;
+
+		link->queue = tx->next;
+		tx->queued = false;
+		if (tx->closed)
+			tx_free(tx);
+	}
 }
 
 static void tcp_down(struct ddl__link *base)
 {
 	struct tcp_link *link = (struct tcp_link *)base;
-	struct tcp_tx *tx;
 
-	if (link->writing)
-		link->writing->next = link->queue;
-	tx = link->writing ? link->writing : link->queue;
-	while (tx) {
-		struct tcp_tx *next = tx->next;
-
-		tx->queued = false;
-		if (tx->closed)
-			tx_free(tx);
-		tx = next;
-	}
-	link->queue = link->writing = NULL;
+	drop_slices(link);
 	for (struct tcp_rx *rx = link->owing; rx; rx = rx->next)
 		rx->owing = false;
 	link->owing = NULL;
@@ -355,6 +288,7 @@ static int tcp_data(struct ddl__link *base, const struct ddl__frame *frame, void
 	struct tcp_link *link = (struct tcp_link *)base;
 	struct ddl__end *end = ddl__table_find(&base->rx, frame->request, frame->lane);
 	struct tcp_rx *rx;
+	uint32_t slot;
 
 	link->landing = NULL;
 	if (!end || end->grant != frame->grant)
@@ -365,7 +299,13 @@ static int tcp_data(struct ddl__link *base, const struct ddl__frame *frame, void
 	if (rx->landed - rx->released >= end->lane.slots)
 		return ddl__link_bad(base, "it sent a slice without a credit");
 	link->landing = rx;
-	*to = rx->memory + rx->landed % end->lane.slots * rx->stride;
+	slot = (uint32_t)(rx->landed % end->lane.slots);
+	*to = NULL;
+	if (rx->where && frame->count && frame->bytes && !((struct tcp *)base->mesh)->let_go)
+		*to = rx->where(rx->context, rx->landed - rx->released, frame->bytes);
+	if (!*to)
+		*to = rx->memory + slot * rx->stride;
+	rx->at[slot] = *to;
 	return 0;
 }
 
@@ -400,6 +340,11 @@ static int tcp_frame(struct ddl__link *base, const struct ddl__frame *frame, con
 	return 0;
 }
 
+static int tcp_up(struct ddl__link *link)
+{
+	return 0;
+}
+
 static int tcp_offered(struct ddl__link *link, struct ddl__offer *offer)
 {
 	return 0;
@@ -419,11 +364,16 @@ static const struct ddl__mesh_ops mesh_ops = {
 	.transport = &ddl__transport_tcp,
 	.magic = MAGIC,
 	.link_size = sizeof(struct tcp_link),
-	.listen = tcp_listen,
-	.reaches = tcp_reaches,
-	.target = tcp_target,
-	.tune = tcp_tune,
-	.admits = tcp_admits,
+	.channels = CHANNELS,
+	.rail_size = sizeof(struct ddl__tcp_address),
+	.listen = ddl__tcp_listen,
+	.reaches = ddl__tcp_reaches,
+	.rails = ddl__tcp_rails,
+	.path = tcp_path,
+	.tie = ddl__tcp_tie,
+	.target = ddl__tcp_target,
+	.tune = ddl__tcp_tune,
+	.admits = ddl__tcp_admits,
 	.up = tcp_up,
 	.pump = tcp_pump,
 	.unsent = tcp_unsent,
@@ -451,17 +401,17 @@ static int tcp_probe(char *why, size_t size)
 
 static int tcp_open(const struct ddl__transport_config *config, struct ddl__transport **transport, struct ddl_error *err)
 {
-	struct ddl__mesh *mesh = calloc(1, sizeof(*mesh));
+	struct tcp *tcp = calloc(1, sizeof(*tcp));
 	int rc;
 
-	if (!mesh)
+	if (!tcp)
 		return ddl__error_memory(err);
-	rc = ddl__mesh_init(mesh, &mesh_ops, config, err);
+	rc = ddl__mesh_init(&tcp->mesh, &mesh_ops, config, err);
 	if (rc) {
-		free(mesh);
+		free(tcp);
 		return rc;
 	}
-	*transport = &mesh->base;
+	*transport = &tcp->mesh.base;
 	return 0;
 }
 
@@ -540,7 +490,7 @@ static void tcp_tx_close(struct ddl__tx *base)
 
 	ddl__mesh_tx_close(&tx->mesh);
 	tx->closed = true;
-	if (!tx->queued)
+	if (!tx->queued && !tx->works)
 		tx_free(tx);
 }
 
@@ -553,20 +503,44 @@ static void *tcp_tx_slot(struct ddl__tx *base)
 	return tx->memory + tx->sent % tx->mesh.end.lane.slots * tx->stride;
 }
 
+/* Sends the slice that lies there: now where much has come together, else with others at the end of the pass. */
+static void send_slice(struct tcp_tx *tx, const uint8_t *at, size_t bytes, bool final)
+{
+	struct tcp_link *link = (struct tcp_link *)tx->mesh.link;
+	uint32_t slot = (uint32_t)(tx->sent % tx->mesh.end.lane.slots);
+
+	if (link->link.heard_bye)
+		ddl__link_fail(&link->link, -ECONNRESET, "it has left");
+	if (link->link.state != DDL__LINK_UP)
+		return;
+	tx->at[slot] = at;
+	tx->sizes[slot] = (uint32_t)bytes;
+	tx->final[slot] = final;
+	tx->sent++;
+	if (!tx->queued)
+		enqueue(link, tx);
+	link->queued_bytes += bytes;
+	if (link->queued_bytes >= AT_ONCE_BYTES)
+		tcp_pump(&link->link);
+	else
+		pend(link, true);
+}
+
 static void tcp_tx_send(struct ddl__tx *base, size_t bytes)
 {
 	struct tcp_tx *tx = (struct tcp_tx *)base;
-	struct ddl__link *link = tx->mesh.link;
 
-	if (link->heard_bye)
-		ddl__link_fail(link, -ECONNRESET, "it has left");
-	if (link->state != DDL__LINK_UP)
-		return;
-	tx->sizes[tx->sent % tx->mesh.end.lane.slots] = (uint32_t)bytes;
-	tx->sent++;
-	if (!tx->queued)
-		enqueue((struct tcp_link *)link, tx);
-	tcp_pump(link);
+	send_slice(tx, tx->memory + tx->sent % tx->mesh.end.lane.slots * tx->stride, bytes, false);
+}
+
+static bool tcp_tx_borrow(struct ddl__tx *base, const void *from, size_t bytes, bool final)
+{
+	struct tcp_tx *tx = (struct tcp_tx *)base;
+
+	if (!tcp_tx_slot(base) || ((struct tcp *)tx->mesh.link->mesh)->let_go)
+		return false;
+	send_slice(tx, from, bytes, final);
+	return true;
 }
 
 static bool tcp_tx_flushed(const struct ddl__tx *base)
@@ -584,7 +558,7 @@ static const void *tcp_rx_slot(struct ddl__rx *base, size_t *bytes)
 	if (rx->landed == rx->released)
 		return NULL;
 	*bytes = rx->sizes[slot];
-	return rx->memory + slot * rx->stride;
+	return rx->at[slot];
 }
 
 static void tcp_rx_release(struct ddl__rx *base)
@@ -601,7 +575,60 @@ static void tcp_rx_release(struct ddl__rx *base)
 		rx->next = link->owing;
 		link->owing = rx;
 	}
-	tcp_pump(&link->link);
+	pend(link, 2 * rx->owed >= rx->mesh.end.lane.slots);
+}
+
+static void tcp_rx_land(struct ddl__rx *base, void *(*where)(void *context, uint64_t ahead, size_t bytes), void *context)
+{
+	struct tcp_rx *rx = (struct tcp_rx *)base;
+
+	rx->where = where;
+	rx->context = context;
+}
+
+/* A slice that is in the works, in its own slot from now on: a frame that has begun must be finished. */
+static void keep_slice(struct tcp_link *link, size_t place)
+{
+	struct tcp_tx *tx = link->works[place];
+	const struct ddl__stream_slice *slice = &link->link.stream->data[place];
+	size_t before = 0;
+	uint8_t *slot;
+
+	for (size_t i = 0; i < place; i++)
+		before += link->works[i] == tx;
+	slot = tx->memory + (tx->written + before) % tx->mesh.end.lane.slots * tx->stride;
+	if (slice->body == slot)
+		return;
+	memcpy(slot, slice->body, slice->frame.bytes);
+	ddl__stream_move(link->link.stream, place, slot);
+}
+
+static void tcp_let_go(struct ddl__transport *transport)
+{
+	struct tcp *tcp = (struct tcp *)transport;
+
+	tcp->let_go = true;
+	for (size_t i = 0; i < tcp->mesh.n_links; i++) {
+		struct tcp_link *link = (struct tcp_link *)tcp->mesh.links[i];
+
+		if (!link || link->link.state != DDL__LINK_UP)
+			continue;
+		if (link->landing)
+			ddl__parser_drop(&link->link.stream->parser);
+		link->landing = NULL;
+		for (size_t k = 0; k < link->n_works; k++)
+			keep_slice(link, k);
+		while (link->queue) { /* nobody needs them any more */
+			struct tcp_tx *tx = link->queue;
+
+			link->queue = tx->next;
+			tx->queued = false;
+			if (tx->closed && !tx->works)
+				tx_free(tx);
+			else
+				tx->sent = tx->written + tx->works;
+		}
+	}
 }
 
 static void tcp_close(struct ddl__transport *transport)
@@ -626,9 +653,13 @@ const struct ddl__transport_ops ddl__transport_tcp = {
 	.tx_close = tcp_tx_close,
 	.tx_slot = tcp_tx_slot,
 	.tx_send = tcp_tx_send,
+	.tx_borrow = tcp_tx_borrow,
 	.tx_flushed = tcp_tx_flushed,
 	.rx_slot = tcp_rx_slot,
 	.rx_release = tcp_rx_release,
+	.rx_land = tcp_rx_land,
+	.let_go = tcp_let_go,
+	.flush = tcp_flush,
 	.abort = ddl__mesh_abort,
 	.goodbye = ddl__mesh_goodbye,
 	.done = ddl__mesh_done,

@@ -28,6 +28,7 @@
 #define DDL__ADDRESS_MAX    1024 /* bytes of a transport's address */
 #define DDL__CALL_DIMS      8    /* dimensions of multiring that a call may name */
 #define DDL__SLOTS_MAX      64   /* slots of a lane */
+#define DDL__RAILS_MAX      8    /* network interfaces that a rank's traffic is spread over */
 #define DDL__SLOT_BYTES_MAX (1u << 22)
 
 #define DDL__WINDOW_ALIGNMENT 4096u /* bytes: of windows */
@@ -83,7 +84,8 @@ struct ddl__transport_config {
 	int epoll_fd;                     /* the engine's */
 	int timeout_ms;                   /* for making a connection */
 	const char *machine;              /* equal on ranks that can share memory; borrowed */
-	const char *const *addresses;     /* numeric addresses this rank may listen at, the preferred first; borrowed */
+	const char *const *addresses;     /* numeric addresses this rank listens at, one a rail; borrowed */
+	const char *const *interfaces;    /* names of theirs, to bind connections to; NULL: as the routes say; borrowed */
 	size_t n_addresses;               /* at least 1 */
 	const struct ddl__events *events; /* borrowed until close */
 	void *context;                    /* handed to events */
@@ -149,6 +151,21 @@ struct ddl__transport_ops {
 	 * mapped, or no credit. Then tx_placed sends it; nothing else may be sent in between. */
 	void *(*tx_place)(struct ddl__tx *tx, uint64_t start, size_t offset, size_t bytes);
 	void (*tx_placed)(struct ddl__tx *tx, size_t bytes);
+	/*
+	 * Memory of the caller that nobody else maps; all of these are NULL where the transport has no use for it.
+	 */
+	/* Sends a slice from where it lies; its bytes must not change until tx_flushed. final: they are what belongs at the place
+	 * in the receiver's output that its step names, and may be there at once. False: no credit. */
+	bool (*tx_borrow)(struct ddl__tx *tx, const void *from, size_t bytes, bool final);
+	/* Receiver: when a slice that is final begins to land, where() tells where it goes: `ahead` slices after the one that
+	 * rx_slot tells of next, or will. NULL: to a slot. */
+	void (*rx_land)(struct ddl__rx *rx, void *(*where)(void *context, uint64_t ahead, size_t bytes), void *context);
+	/* The communicator failed: what is borrowed is not read, and where slices were to land is not written, from now on. May be
+	 * called from within events. */
+	void (*let_go)(struct ddl__transport *transport);
+	/* A pass of the engine ends: what was sent and released in it goes out now. all: also credits that could wait for more; comes
+	 * before the engine sleeps. NULL: there is nothing that waits. */
+	void (*flush)(struct ddl__transport *transport, bool all);
 	/* Around sleeping in epoll: on - peers must from now on wake this rank through the epoll set when they send or return a
 	 * credit; the engine then looks at its lanes once more before it sleeps. off - they need not. NULL op allowed: descriptors
 	 * wake anyway. */

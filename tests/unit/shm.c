@@ -179,8 +179,8 @@ static void test_nothing_has_a_name_in_a_file_system(void **state)
 	until(&world, flow_step, &flow);
 	assert_true(maps_hold("/memfd:ddl-lane (deleted)"));
 	assert_false(maps_hold("/dev/shm/"));
-	assert_int_equal(getsockname(((struct ddl__mesh *)world.rank[0].transport)->listen_fd, (struct sockaddr *)&bound, &size),
-			 0);
+	assert_int_equal(
+		getsockname(((struct ddl__mesh *)world.rank[0].transport)->listeners[0].fd, (struct sockaddr *)&bound, &size), 0);
 	assert_int_equal(bound.sun_path[0], 0); /* abstract */
 	assert_memory_equal(bound.sun_path + 1, "ddl-", 4);
 	flow_close(&flow);

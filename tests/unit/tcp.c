@@ -82,7 +82,7 @@ static void test_ipv6(void **state)
 
 static struct ddl__link *link_of(struct world *world, int rank, int peer)
 {
-	return ((struct ddl__mesh *)world->rank[rank].transport)->links[peer];
+	return link_at(&world->rank[rank], peer);
 }
 
 static void test_sockets_that_take_little_lose_nothing(void **state)

@@ -363,7 +363,7 @@ static bool heard_bye(void *context)
 {
 	struct rank *rank = context;
 
-	return ((struct ddl__mesh *)rank->transport)->links[1]->heard_bye;
+	return link_at(rank, 1)->heard_bye;
 }
 
 static void test_sending_to_one_that_left_is_a_loss(void **state)
@@ -430,6 +430,7 @@ static bool play(struct player *player)
 	if (player->out.slices > player->total)
 		player->out.slices = player->total;
 	flow_send(&player->out);
+	rank_flush(player->rank, true);
 	return player->in.received == player->in.slices && player->out.sent == player->total;
 }
 

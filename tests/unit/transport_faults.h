@@ -170,7 +170,8 @@ static void test_a_peer_that_sends_rubbish_is_lost(void **state)
 	flow = flow_open(&world, 0, 1, &lane, 5);
 	until(&world, flow_step, &flow);
 	mesh = (struct ddl__mesh *)world.rank[0].transport;
-	assert_int_equal(send(mesh->links[1]->stream->fd, "this is no frame, whoever sent it", 33, MSG_NOSIGNAL), 33);
+	assert_int_equal(send(ddl__mesh_link(mesh, 1, 0, 0)->stream->fd, "this is no frame, whoever sent it", 33, MSG_NOSIGNAL),
+			 33);
 	until(&world, is_lost, &world.rank[1]);
 	assert_int_equal(world.rank[1].lost[0], -EBADMSG);
 	until(&world, is_lost, &world.rank[0]);
@@ -231,7 +232,7 @@ static void test_mutated_frames_on_a_link_do_no_harm(void **state)
 	back = flow_open(&world, 1, 0, &lane, 7);
 	until(&world, flow_step, &there);
 	until(&world, flow_step, &back);
-	link = ((struct ddl__mesh *)world.rank[1].transport)->links[0];
+	link = link_at(&world.rank[1], 0);
 	for (uint32_t round = 0; round < 5000; round++) {
 		uint8_t bytes[1024];
 		struct ddl__end *rx = ddl__table_find(&link->rx, 1, 0), *tx = ddl__table_find(&link->tx, 1, 0);
@@ -432,8 +433,10 @@ static void test_the_death_of_a_peer_is_noticed(void **state)
 	flow.tx = open_tx(&world.rank[0], 1, &lane);
 	while (world.rank[0].n_lost == 0) {
 		flow_send(&flow);
+		rank_flush(&world.rank[0], true);
 		rank_sleeping(&world.rank[0], true);
 		flow_send(&flow);
+		rank_flush(&world.rank[0], true);
 		if (world.rank[0].n_lost == 0)
 			world_sleep(&world);
 		rank_sleeping(&world.rank[0], false);

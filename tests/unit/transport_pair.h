@@ -188,15 +188,32 @@ static void world_sleep(struct world *world)
 		fail_msg("nothing happened for %d ms", WATCHDOG_MS);
 }
 
+/* The end of an engine's pass. */
+static void rank_flush(struct rank *rank, bool all)
+{
+	if (rank->ops && rank->ops->flush)
+		rank->ops->flush(rank->transport, all);
+}
+
+/* The link to a peer, over the only rail. */
+static inline struct ddl__link *link_at(struct rank *rank, int peer)
+{
+	return ddl__mesh_link((struct ddl__mesh *)rank->transport, peer, 0, 0);
+}
+
 /* Until the step is done; between two tries everybody announces that it sleeps, looks again, and sleeps. */
 static void until(struct world *world, bool (*step)(void *), void *context)
 {
 	for (int tries = 0; tries < STEPS_MAX; tries++) {
 		bool done = step(context);
 
-		for (int i = 0; i < world->n && !done; i++)
+		for (int i = 0; i < world->n && !done; i++) {
+			rank_flush(&world->rank[i], true);
 			rank_sleeping(&world->rank[i], true);
+		}
 		done = done || step(context);
+		for (int i = 0; i < world->n; i++)
+			rank_flush(&world->rank[i], !done);
 		if (!done)
 			world_sleep(world);
 		for (int i = 0; i < world->n; i++) {
