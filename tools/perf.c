@@ -78,7 +78,7 @@ static int measure_rows(struct run *run, struct ddl__perf *perf)
 	if (prints)
 		ddl__perf_output_begin(&run->output);
 	for (size_t i = 0; i < run->n_rows; i++) {
-		struct ddl__perf_result result;
+		struct ddl__perf_result result = { 0 };
 		struct ddl_error err;
 
 		if (ddl__perf_measure(perf, &run->rows[i], &result, &err) < 0) {
