@@ -61,19 +61,47 @@ static void forget_job(void)
 	}
 }
 
-static void exec_srun(const char *job, int output)
+/* How many nodes the job has: srun asks one of them unless it is told. Returns 0 with a sentence where it does not run. */
+static int count_nodes(const char *job)
 {
-	char self[1024], number[64], jobid[80];
+	char command[160], line[64] = "", state[32] = "";
+	int nodes = 0, n;
+	FILE *pipe;
+
+	snprintf(command, sizeof(command), "squeue -h -j %.*s -o '%%D %%T' 2>&1", (int)strcspn(job, "."), job);
+	pipe = popen(command, "re");
+	if (pipe && !fgets(line, sizeof(line), pipe))
+		line[0] = '\0';
+	n = sscanf(line, "%d %31s", &nodes, state);
+	if (!pipe || (pclose(pipe) != 0 && n != 2)) {
+		line[strcspn(line, "\n")] = '\0';
+		ddl__failed(TOOL, "squeue does not tell of job %s (%s); on a node `ddl stat --local` tells of its processes", job,
+			    line);
+		return 0;
+	}
+	if (n == 2 && strcmp(state, "RUNNING") == 0 && nodes > 0)
+		return nodes;
+	if (n == 2)
+		ddl__failed(TOOL, "job %s does not run: it is %s", job, state);
+	else
+		ddl__failed(TOOL, "there is no job %s", job);
+	return 0;
+}
+
+static void exec_srun(const char *job, int n_nodes, int output)
+{
+	char self[1024], number[64], jobid[80], nodes[32];
 	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
 	self[length > 0 ? length : 0] = '\0';
 	snprintf(number, sizeof(number), "%.*s", (int)strcspn(job, "."), job);
 	snprintf(jobid, sizeof(jobid), "--jobid=%s", number);
+	snprintf(nodes, sizeof(nodes), "--nodes=%d", n_nodes);
 	forget_job();
 	dup2(output, STDOUT_FILENO);
-	execlp("srun", "srun", jobid, "--overlap", "--ntasks-per-node=1", "--mpi=none", "--kill-on-bad-exit=0", "--quiet",
+	execlp("srun", "srun", jobid, nodes, "--overlap", "--ntasks-per-node=1", "--mpi=none", "--kill-on-bad-exit=0", "--quiet",
 	       "--input=none", "--job-name=ddl-stat", self, TOOL, "--local", "--json", job, (char *)NULL);
-	fprintf(stderr, "ddl stat: srun cannot be started: %s; inside a node `ddl stat --local` tells of its processes\n",
+	fprintf(stderr, "ddl stat: srun cannot be started: %s; on a node `ddl stat --local` tells of its processes\n",
 		strerror(errno));
 	_exit(127);
 }
@@ -156,15 +184,18 @@ static int end_srun(pid_t pid, bool ended)
 int ddl__stat_job(const char *job, int timeout_s, json_t *states)
 {
 	int fds[2], status;
+	const int n_nodes = count_nodes(job);
 	bool ended;
 	pid_t pid;
 
+	if (n_nodes == 0)
+		return DDL__EXIT_FAILED;
 	fflush(stdout);
 	if (pipe(fds) < 0 || (pid = fork()) < 0)
 		return ddl__failed(TOOL, "srun cannot be started: %s", strerror(errno));
 	if (pid == 0) {
 		close(fds[0]);
-		exec_srun(job, fds[1]);
+		exec_srun(job, n_nodes, fds[1]);
 	}
 	close(fds[1]);
 	ended = read_answers(fds[0], ddl__now_ms() + (int64_t)timeout_s * 1000, states);

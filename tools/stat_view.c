@@ -4,7 +4,8 @@
  *
  * To blame is a rank that others wait for and that does not wait for anybody in that request: it is stopped, gone, has failed,
  * does not call DDL, or has not started the request. Waits that lead on to another rank are followed by the same rule, since that
- * rank is waited for too.
+ * rank is waited for too. Only where that finds nobody, ranks are named that wait in other requests than those that wait for them:
+ * they start them in different orders, or disagree on what comes next.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -140,8 +141,8 @@ static bool waits_in(const struct entry *e, int request)
 	return false;
 }
 
-/* What is wrong with a rank that a request waits for, as a clause; "": it waits itself. */
-static void diagnose(const struct entry *e, int request, char *text, size_t size)
+/* What is wrong with a rank that a request waits for, as a clause; "": it waits itself. orders: also if it waits in another request. */
+static void diagnose(const struct entry *e, int request, bool orders, char *text, size_t size)
 {
 	text[0] = '\0';
 	if (is_stopped(e))
@@ -156,7 +157,7 @@ static void diagnose(const struct entry *e, int request, char *text, size_t size
 		snprintf(text, size,
 			 "has %d active request%s but is in no call of DDL: it computes (DDL_PROGRESS=1 lets requests go on)",
 			 e->active, e->active == 1 ? "" : "s");
-	else if (json_array_size(json_object_get(e->state, "waits")) > 0 && !waits_in(e, request))
+	else if (orders && json_array_size(json_object_get(e->state, "waits")) > 0 && !waits_in(e, request))
 		snprintf(text, size, "has not started request %d, and waits in another one", request);
 }
 
@@ -214,7 +215,7 @@ static struct claim *collect_claims(const struct view *v, size_t *n)
 }
 
 /* Looks at one rank that others wait for: claims[0 ... n - 1]. Returns whether it is to blame. */
-static bool judge(FILE *out, const struct view *v, const struct claim *claims, size_t n)
+static bool judge(FILE *out, const struct view *v, const struct claim *claims, size_t n, bool orders)
 {
 	struct entry *e = find(v, claims[0].communicator, claims[0].peer);
 	const json_t *wait = claims[0].wait;
@@ -226,7 +227,7 @@ static bool judge(FILE *out, const struct view *v, const struct claim *claims, s
 		what[0] = '\0';
 		for (size_t i = 0; i < n && !what[0]; i++) {
 			wait = claims[i].wait;
-			diagnose(e, number_in(wait, "request"), what, sizeof(what));
+			diagnose(e, number_in(wait, "request"), orders, what, sizeof(what));
 		}
 		if (!what[0])
 			return false;
@@ -243,18 +244,26 @@ static bool judge(FILE *out, const struct view *v, const struct claim *claims, s
 	return true;
 }
 
-static void judge_all(FILE *out, const struct view *v)
+/* Returns how many are to blame. */
+static size_t judge_each(FILE *out, const struct view *v, const struct claim *claims, size_t n, bool orders)
 {
-	size_t n, blamed = 0;
-	struct claim *claims = collect_claims(v, &n);
+	size_t blamed = 0;
 
-	for (size_t i = 0, next; claims && i < n; i = next) {
+	for (size_t i = 0, next; i < n; i = next) {
 		for (next = i; next < n && claims[next].peer == claims[i].peer &&
 			       strcmp(claims[next].communicator, claims[i].communicator) == 0;)
 			next++;
-		blamed += judge(out, v, &claims[i], next - i);
+		blamed += judge(out, v, &claims[i], next - i, orders);
 	}
-	if (n > 0 && blamed == 0)
+	return blamed;
+}
+
+static void judge_all(FILE *out, const struct view *v)
+{
+	size_t n;
+	struct claim *claims = collect_claims(v, &n);
+
+	if (claims && n > 0 && judge_each(out, v, claims, n, false) == 0 && judge_each(out, v, claims, n, true) == 0)
 		fprintf(out, "every rank that is waited for waits itself: data are on their way, or the network is stuck\n");
 	free(claims);
 }

@@ -67,6 +67,11 @@ static void the_rank_that_keeps_the_others_waiting_is_named_with_the_reason(void
 		/* a chain: 0 waits for 1, which waits for 2 */
 		{ "[" STATE(0, "S", 1, true, WAIT(3, 1)) "," STATE(1, "S", 1, true, WAIT(3, 2)) "," STATE(2, "Z", 1, true, "") "]",
 		  "rank 2 on node n2 (process 1002) has ended: rank 1 waits for it in request 3 (a sum) of communicator 4242.0\n" },
+		/* a chain over two requests */
+		{ "[" STATE(0, "S", 1, true, WAIT(4, 1)) "," STATE(1, "S", 1, true, WAIT(3, 2)) "," STATE(2, "t", 1, true, "") "]",
+		  "rank 2 on node n2 (process 1002) is stopped (by a signal or a debugger; kill -CONT lets it go on): rank 1 waits "
+		  "for it "
+		  "in request 3 (a sum) of communicator 4242.0\n" },
 		/* nobody stands out */
 		{ "[" STATE(0, "S", 1, true, WAIT(3, 1)) "," STATE(1, "S", 1, true, WAIT(3, 0)) "]",
 		  "every rank that is waited for waits itself: data are on their way, or the network is stuck\n" },
