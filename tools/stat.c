@@ -18,6 +18,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "hostlist.h"
 #include "tools.h"
 
 #define TOOL            "stat"
@@ -61,31 +62,83 @@ static void forget_job(void)
 	}
 }
 
-/* How many nodes the job has: srun asks one of them unless it is told. Returns 0 with a sentence where it does not run. */
-static int count_nodes(const char *job)
+/* What squeue says of a job: "8 RUNNING n[1-8]"; NULL, with a sentence: nothing. The caller frees. */
+static char *ask_squeue(const char *job)
 {
-	char command[160], line[64] = "", state[32] = "";
-	int nodes = 0, n;
+	char command[160], *line = NULL;
+	size_t room = 0;
 	FILE *pipe;
+	int n;
 
-	snprintf(command, sizeof(command), "squeue -h -j %.*s -o '%%D %%T' 2>&1", (int)strcspn(job, "."), job);
+	snprintf(command, sizeof(command), "squeue -h -j %.*s -o '%%D %%T %%N' 2>&1", (int)strcspn(job, "."), job);
 	pipe = popen(command, "re");
-	if (pipe && !fgets(line, sizeof(line), pipe))
-		line[0] = '\0';
-	n = sscanf(line, "%d %31s", &nodes, state);
-	if (!pipe || (pclose(pipe) != 0 && n != 2)) {
+	if (pipe && getline(&line, &room, pipe) > 0)
 		line[strcspn(line, "\n")] = '\0';
-		ddl__failed(TOOL, "squeue does not tell of job %s (%s); on a node `ddl stat --local` tells of its processes", job,
-			    line);
-		return 0;
-	}
-	if (n == 2 && strcmp(state, "RUNNING") == 0 && nodes > 0)
-		return nodes;
-	if (n == 2)
-		ddl__failed(TOOL, "job %s does not run: it is %s", job, state);
-	else
+	else if (line)
+		line[0] = '\0';
+	n = pipe ? pclose(pipe) : -1;
+	if (n == 0 && line && *line)
+		return line;
+	if (n == 0)
 		ddl__failed(TOOL, "there is no job %s", job);
-	return 0;
+	else
+		ddl__failed(TOOL, "squeue does not tell of job %s (%s); on a node `ddl stat --local` tells of its processes", job,
+			    line ? line : "no answer");
+	free(line);
+	return NULL;
+}
+
+/* How many nodes the job has, and which: srun asks one of them unless it is told. 0, with a sentence: it does not run. */
+static int find_nodes(const char *job, char **list)
+{
+	char *line = ask_squeue(job), state[32] = "";
+	int nodes = 0, at = 0;
+
+	*list = NULL;
+	if (!line)
+		return 0;
+	if (sscanf(line, "%d %31s %n", &nodes, state, &at) < 2 || strcmp(state, "RUNNING") != 0 || nodes < 1) {
+		ddl__failed(TOOL, "job %s does not run: it is %s", job, *state ? state : line);
+		nodes = 0;
+	} else if (at > 0) {
+		*list = strdup(line + at);
+	}
+	free(line);
+	return nodes;
+}
+
+static bool has_answered(const json_t *states, const char *node)
+{
+	const json_t *state;
+	size_t i;
+
+	json_array_foreach(states, i, state)
+	{
+		const char *name = json_string_value(json_object_get(state, "answered"));
+
+		if (name && strcmp(name, node) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Names the nodes that did not answer. */
+static void tell_silent(const char *list, const json_t *states)
+{
+	char **names = NULL, *text = NULL;
+	size_t n = 0, silent = 0;
+	struct ddl_error err;
+
+	if (!list || ddl__hostlist_expand(list, strlen(list), &names, &n, &err) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (!has_answered(states, names[i]))
+			names[silent++] = names[i];
+	if (silent > 0 && ddl__hostlist_compress((const char *const *)names, silent, &text) == 0)
+		fprintf(stderr, "ddl stat: %zu of %zu nodes did not answer: %s; look at them, or at their slurmd\n", silent, n,
+			text);
+	free(text);
+	free(names);
 }
 
 static void exec_srun(const char *job, int n_nodes, int output)
@@ -184,15 +237,18 @@ static int end_srun(pid_t pid, bool ended)
 int ddl__stat_job(const char *job, int timeout_s, json_t *states)
 {
 	int fds[2], status;
-	const int n_nodes = count_nodes(job);
+	char *list;
+	const int n_nodes = find_nodes(job, &list);
 	bool ended;
 	pid_t pid;
 
 	if (n_nodes == 0)
 		return DDL__EXIT_FAILED;
 	fflush(stdout);
-	if (pipe(fds) < 0 || (pid = fork()) < 0)
+	if (pipe(fds) < 0 || (pid = fork()) < 0) {
+		free(list);
 		return ddl__failed(TOOL, "srun cannot be started: %s", strerror(errno));
+	}
 	if (pid == 0) {
 		close(fds[0]);
 		exec_srun(job, n_nodes, fds[1]);
@@ -204,6 +260,9 @@ int ddl__stat_job(const char *job, int timeout_s, json_t *states)
 	if (!ended)
 		fprintf(stderr, "ddl stat: not all nodes answered within %d s (--timeout): what follows is what is known\n",
 			timeout_s);
+	if (json_array_size(states) > 0)
+		tell_silent(list, states);
+	free(list);
 	if (json_array_size(states) > 0)
 		return DDL__EXIT_GOOD;
 	return ddl__failed(TOOL, "no node of job %s answered%s", job,
@@ -234,10 +293,11 @@ static void print_json(const json_t *states)
 
 static void add_answered(json_t *states)
 {
+	const char *name = getenv("SLURMD_NODENAME"); /* may differ from the host's */
 	char host[256] = "";
 
 	gethostname(host, sizeof(host) - 1);
-	json_array_append_new(states, json_pack("{ss}", "answered", host));
+	json_array_append_new(states, json_pack("{ss}", "answered", name && *name ? name : host));
 }
 
 static int show(const struct settings *s)

@@ -210,7 +210,7 @@ static void activate(struct ddl_comm *comm, struct ddl_request *r)
 		at = &(*at)->next;
 	r->next = *at;
 	*at = r;
-	atomic_fetch_add_explicit(&comm->state->starts, 1, memory_order_relaxed);
+	ddl__state_count(&comm->state->starts);
 	ddl__request_rewind(r);
 }
 
@@ -269,7 +269,7 @@ static void complete(struct ddl_comm *comm, struct ddl_request *r)
 {
 	if (r->watch)
 		ddl__watch_complete(r);
-	atomic_fetch_add_explicit(&comm->state->completions, 1, memory_order_relaxed);
+	ddl__state_count(&comm->state->completions);
 	atomic_store_explicit(&r->active, false, memory_order_release); /* the last touch: the owner may free it from now on */
 	if (comm->polling)
 		wake_poller(comm); /* it may sleep for this very request */

@@ -98,6 +98,21 @@ goes_on() {
 	[[ "$output" = *"squeue does not tell of job 4242"*"ddl stat --local"* ]]
 }
 
+@test "nodes that do not answer in time, and answers that are none, are told" {
+	mkdir bin
+	printf '#!/bin/sh\necho "3 ${STATE:-RUNNING} n[1-3]"\n' >bin/squeue
+	printf '#!/bin/sh\necho "{\\"answered\\":\\"n1\\"}"; echo garbage; echo "{\\"answered\\":\\"n3\\"}"; exec sleep 60\n' >bin/srun
+	chmod +x bin/*
+	run --separate-stderr env PATH="$PWD/bin:$PATH" "$ddl" stat --timeout 1 4242.0
+	[ "$status" = 0 ]
+	[[ "$stderr" = *'a node answered "garbage", which is left out'* ]]
+	[[ "$stderr" = *"not all nodes answered within 1 s"* ]]
+	[[ "$stderr" = *"1 of 3 nodes did not answer: n2; "* ]]
+	run env STATE=PENDING PATH="$PWD/bin:$PATH" "$ddl" stat 4242
+	[ "$status" = 1 ]
+	[ "$output" = "ddl stat: job 4242 does not run: it is PENDING" ]
+}
+
 @test "a signal makes a rank say which step waits for which rank on which node, and the program goes on" {
 	mkdir trace
 	DDL_TRACE=trace start 3 --sizes 1M --algorithm ring
