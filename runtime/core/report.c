@@ -134,13 +134,19 @@ static void pack(const struct ddl_comm *comm, const struct ddl__stats_row *row, 
 	memcpy(to, row->rails, s->n_rails * sizeof(*a));
 }
 
-/* Row counts can only differ where ranks did not make the same requests; then the rows that all have are told. */
-static int agree_rows(struct ddl_comm *comm, size_t *n)
+/*
+ * How many rows and rails there are. Row counts can only differ where ranks did not make the same requests; then the rows that all
+ * have are told. A rank may use fewer rails than another.
+ */
+static int agree_shape(struct ddl_comm *comm, size_t *n)
 {
-	int64_t here = (int64_t)*n, all = 0;
-	int rc = ddl_allreduce(&here, &all, 1, DDL_INT64, DDL_MIN, comm);
-	*n = (size_t)all;
-	return rc;
+	int64_t shape[] = { (int64_t)*n, -(int64_t)comm->stats->n_rails };
+	int rc = ddl_allreduce(shape, shape, 2, DDL_INT64, DDL_MIN, comm);
+	if (rc < 0)
+		return rc;
+	*n = (size_t)shape[0];
+	comm->stats->n_rails = (unsigned)-shape[1];
+	return 0;
 }
 
 static int reduce_rows(struct ddl_comm *comm, size_t n_rows, struct ddl__report_rows *rows)
@@ -213,7 +219,7 @@ static int collect(struct ddl_comm *comm, struct ddl__report_rows *rows)
 {
 	size_t n = comm->stats->n_rows;
 	int rc = comm->observe & DDL__OBSERVE_ALONE ? measure_alone(comm) : 0;
-	rc = rc ? rc : agree_rows(comm, &n);
+	rc = rc ? rc : agree_shape(comm, &n);
 	rc = rc ? rc : reduce_rows(comm, n, rows);
 	return rc || !(comm->observe & DDL__OBSERVE_PEERS) ? rc : gather_peers(comm, rows);
 }

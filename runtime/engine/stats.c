@@ -9,6 +9,8 @@
 #include "channel.h"
 #include "trace.h"
 
+_Static_assert(DDL_STATS_RAILS == DDL__RAILS_MAX, "statistics know all rails");
+
 enum { TRACED_WAIT_NS = 1000 }; /* shorter waits are not worth a place in the trace */
 
 /* ---- what a lane does ---- */
@@ -193,7 +195,7 @@ static void add_lane(const struct ddl_request *r, uint32_t index, struct ddl_sta
 		const struct ddl_stats part = half(lane, &w->done, sends);
 		add(&levels[level], &part);
 		if (level > 0) /* within a node there is none */
-			add(&rails[w->rail], &part);
+			add(&rails[sends ? w->send_rail : w->recv_rail], &part);
 		if (peers)
 			add(&peers[peer], &part);
 	}
@@ -275,6 +277,21 @@ static unsigned level_of(const struct ddl_comm *comm, int peer)
 	return level < DDL_STATS_LEVELS ? level : DDL_STATS_LEVELS - 1;
 }
 
+/* Where and how a lane's peers are reached. */
+static void find_ways(struct ddl_request *request, uint32_t index, struct ddl__lane_watch *w)
+{
+	const struct ddl__lane_state *lane = &request->lanes[index];
+	struct ddl__stats *stats = request->comm->stats;
+	w->recv_level = (uint8_t)level_of(request->comm, lane->steps->recv_peer);
+	w->send_level = (uint8_t)level_of(request->comm, lane->steps->send_peer);
+	if (lane->rx && lane->rx_ops->rx_rail)
+		w->recv_rail = (uint8_t)lane->rx_ops->rx_rail(lane->rx);
+	if (lane->tx && lane->tx_ops->tx_rail)
+		w->send_rail = (uint8_t)lane->tx_ops->tx_rail(lane->tx);
+	const unsigned rail = w->recv_rail > w->send_rail ? w->recv_rail : w->send_rail;
+	stats->n_rails = rail >= stats->n_rails ? rail + 1 : stats->n_rails;
+}
+
 /* The row of a request that is made. */
 static uint32_t row_for(struct ddl_comm *comm, const struct ddl__request_args *args)
 {
@@ -310,10 +327,8 @@ int ddl__watch_open(struct ddl_request *request, const struct ddl__request_args 
 		free(w);
 		return -ENOMEM;
 	}
-	for (uint32_t l = 0; l < request->schedule->n_lanes; l++) {
-		w->lanes[l].recv_level = (uint8_t)level_of(comm, request->lanes[l].steps->recv_peer);
-		w->lanes[l].send_level = (uint8_t)level_of(comm, request->lanes[l].steps->send_peer);
-	}
+	for (uint32_t l = 0; l < request->schedule->n_lanes; l++)
+		find_ways(request, l, &w->lanes[l]);
 	w->row = row_for(comm, args);
 	w->trace = ddl__trace_name(comm->trace, &request->call);
 	request->watch = w;

@@ -35,7 +35,7 @@ struct ddl__lane_watch {
 	uint32_t sent, received;        /* slices in this start */
 	uint8_t halt;                   /* enum ddl__halt: what it waits for; DDL__MOVED: between two slices */
 	uint8_t recv_level, send_level; /* at which the ranks meet */
-	uint8_t rail;                   /* that it uses */
+	uint8_t recv_rail, send_rail;   /* over which they do */
 };
 
 struct ddl__watch {                    /* of a request */

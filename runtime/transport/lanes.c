@@ -353,6 +353,16 @@ int ddl__link_up(struct ddl__link *link)
 	return 0;
 }
 
+unsigned ddl__mesh_rx_rail(const struct ddl__rx *rx)
+{
+	return ((const struct ddl__mesh_rx *)rx)->link->rail;
+}
+
+unsigned ddl__mesh_tx_rail(const struct ddl__tx *tx)
+{
+	return ((const struct ddl__mesh_tx *)tx)->link->rail;
+}
+
 void ddl__lanes_fini(struct ddl__link *link)
 {
 	for (size_t i = 0; i < link->offers.n_buckets; i++) {

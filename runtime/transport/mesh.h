@@ -224,6 +224,8 @@ void ddl__mesh_fini(struct ddl__mesh *mesh);
 int ddl__mesh_address(struct ddl__transport *transport, void *buffer, size_t *size);
 int ddl__mesh_attach(struct ddl__transport *transport, const struct ddl__peer *peers, const uint8_t *secret, struct ddl_error *err);
 bool ddl__mesh_reaches(const struct ddl__transport *transport, int peer);
+unsigned ddl__mesh_rx_rail(const struct ddl__rx *rx);
+unsigned ddl__mesh_tx_rail(const struct ddl__tx *tx);
 void ddl__mesh_abort(struct ddl__transport *transport, int code, const char *text);
 void ddl__mesh_goodbye(struct ddl__transport *transport);
 bool ddl__mesh_done(const struct ddl__transport *transport);

@@ -166,6 +166,9 @@ struct ddl__transport_ops {
 	/* A pass of the engine ends: what was sent and released in it goes out now. all: also credits that could wait for more; comes
 	 * before the engine sleeps. NULL: there is nothing that waits. */
 	void (*flush)(struct ddl__transport *transport, bool all);
+	/* The rail that a lane goes over, below DDL__RAILS_MAX. NULL ops: 0. */
+	unsigned (*rx_rail)(const struct ddl__rx *rx);
+	unsigned (*tx_rail)(const struct ddl__tx *tx);
 	/* Around sleeping in epoll: on - peers must from now on wake this rank through the epoll set when they send or return a
 	 * credit; the engine then looks at its lanes once more before it sleeps. off - they need not. NULL op allowed: descriptors
 	 * wake anyway. */
