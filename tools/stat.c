@@ -305,7 +305,7 @@ static int show(const struct settings *s)
 	json_t *states = json_array();
 	int status = DDL__EXIT_GOOD, rc;
 
-	if (s->local) {
+	if (s->local || !s->job) {
 		rc = ddl__stat_local("/proc", s->job, states);
 		if (rc < 0)
 			status = ddl__failed(TOOL, "/proc cannot be read: %s", strerror(-rc));

@@ -8,7 +8,8 @@
  *   active, starts                               requests
  *   asleep, tested_s, thread                     a thread waits in a call; seconds since it last asked; it has a service thread
  *   failed                                       0, or the code that the communicator failed with
- *   waits                                        [{request, call, start, for_s, done, all, lane, step, steps, kind, what, peer, peer_node}]
+ *   waits                                        [{request, call, start, for_s, done, all, lane, step, steps, kind, what, peer,
+ *                                                peer_node}]
  * and {"answered": NODE} for a node that was asked.
  */
 #ifndef DDL_TOOLS_STAT_H

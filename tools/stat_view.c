@@ -141,7 +141,7 @@ static bool waits_in(const struct entry *e, int request)
 	return false;
 }
 
-/* What is wrong with a rank that a request waits for, as a clause; "": it waits itself. orders: also if it waits in another request. */
+/* What is wrong with a rank that a request waits for, as a clause; "": it waits itself. orders: also if that is in another one. */
 static void diagnose(const struct entry *e, int request, bool orders, char *text, size_t size)
 {
 	text[0] = '\0';

@@ -3,7 +3,8 @@
  * trace.c - `ddl trace merge`: the trace files of a job's ranks as one that Perfetto and Chrome read.
  *
  * Each file holds one event a line, sorted by time (engine/trace.h), so the files are merged as they are read, through a heap of
- * their next lines: memory does not grow with their size. A file that is broken or cut counts as far as it is good, with a sentence.
+ * their next lines: memory does not grow with their size. A file that is broken or cut counts as far as it is good, and a sentence
+ * says so.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -238,7 +239,7 @@ static bool is_named(const struct source *s, const char *name)
 	return event && kind && *kind == 'M' && strcmp(event, name) == 0;
 }
 
-/* Several communicators in one folder have ranks of the same numbers: processes are numbered anew, and named after their job too. */
+/* Several communicators in one folder have ranks of the same numbers: processes get new numbers, and the job into their names. */
 static void renumber(const struct merge *m, struct source *s)
 {
 	const char *node = json_string_value(json_object_get(s->head, "node"));

@@ -10,8 +10,8 @@
 #define DDL_ENGINE_DUMP_SIGNAL_H
 
 /*
- * Installs the handler for the first communicator, if it is to be (signal 0: no). Returns the descriptor to wait for, edge triggered,
- * or -1. Each call is followed by one of close.
+ * Installs the handler for the first communicator, if it is to be (signal 0: no). Returns the descriptor to wait for, edge
+ * triggered, or -1. Each call is followed by one of close.
  */
 int ddl__dump_signal_open(int signal);
 void ddl__dump_signal_close(void);

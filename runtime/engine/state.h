@@ -61,7 +61,7 @@ struct ddl__state {       /* version 1 */
 	struct ddl__state_wait waits[DDL__STATE_WAITS]; /* the most urgent requests first */
 };
 
-/* Counts one more. The lock is held, so it need not be atomic for other writers: that would cost a short request more than a little. */
+/* Counts one more. The lock is held, so it need not be atomic for other writers: a short request would feel that. */
 static inline void ddl__state_count(_Atomic uint64_t *counter)
 {
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);

@@ -6,8 +6,8 @@
  * communicator is destroyed, when it fails, and with a hang dump. Times are rank 0's: what its clock is ahead is told by
  * ddl__trace_clock().
  *
- * The file has one event a line, sorted by time, after a first line that says whose it is: `ddl trace merge` reads line by line, and
- * a file that was cut is still good up to there. A track is a request, or a lane of a request; an arrow leads from a slice that
+ * The file has one event a line, sorted by time, after a first line that says whose it is: `ddl trace merge` reads line by line,
+ * and a file that was cut is still good up to there. A track is a request, or a lane of a request; an arrow leads from a slice that
  * was sent to its place on the rank that received it.
  */
 #ifndef DDL_ENGINE_TRACE_H

@@ -8,14 +8,13 @@ bats_require_minimum_version 1.5.0
 setup() {
 	DDL_BUILD=${DDL_BUILD:-$BATS_TEST_DIRNAME/../../build}
 	ddl=$DDL_BUILD/bin/ddl launcher=
-	cd "$BATS_TEST_TMPDIR"
+	cd "$BATS_TEST_TMPDIR" || return 1
 	unset DDL_MODE DDL_PLAN DDL_TIMEOUT DDL_STATS DDL_TRACE DDL_TRACE_SIZE DDL_DUMP_SIGNAL SLURM_JOB_ID PMIX_NAMESPACE PMIX_RANK
 	! "$ddl" run true 2>&1 | grep -q 'built without PMIx' || skip "this build has no PMIx"
 	shm_before=$(ls -A /dev/shm)
 }
 
 teardown() {
-	local tries
 	if [ -n "$launcher" ]; then
 		kill "$launcher" 2>/dev/null || true
 		[ -z "${pids[*]}" ] || kill -CONT "${pids[@]}" 2>/dev/null || true
@@ -193,7 +192,8 @@ trace_of() {
 @test "files that are cut, broken or no traces are said, and the rest is merged" {
 	trace_of 4 trace
 	files=(trace/ddl-*.json)
-	head -c -500 "${files[1]}" >cut && mv cut "${files[1]}"
+	head -c -500 "${files[1]}" >short.json
+	mv short.json "${files[1]}"
 	sed -i '20s/.*/{"ph":7},/' "${files[2]}"
 	: >trace/ddl-empty-0.json
 	echo '{"otherData":{"format":"another"},"traceEvents":[' >trace/ddl-other-0.json
