@@ -9,7 +9,6 @@
 #include "mem.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +17,7 @@
 #include "channel.h"
 #include "error.h"
 #include "log.h"
+#include "memfd.h"
 
 static size_t whole_pages(size_t bytes)
 {
@@ -35,27 +35,11 @@ static bool is_of_use(const struct ddl_comm *comm)
 
 static int map_shared(struct ddl__window *window)
 {
-	int rc = 0, fd = memfd_create("ddl-mem", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	void *at;
-	if (fd < 0)
-		return -errno;
-	do
-		rc = fallocate(fd, 0, 0, (off_t)window->size);
-	while (rc && errno == EINTR);
-	if (rc || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
-		rc = -errno;
-		close(fd);
-		return rc;
-	}
-	at = mmap(NULL, window->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-	if (at == MAP_FAILED) {
-		rc = -errno;
-		close(fd);
-		return rc;
-	}
-	window->fd = fd;
-	window->memory = at;
-	return 0;
+	int rc = ddl__memfd_make("ddl-mem", window->size, MAP_POPULATE, &window->fd, &at);
+	if (rc == 0)
+		window->memory = at;
+	return rc;
 }
 
 static int map_private(struct ddl__window *window)

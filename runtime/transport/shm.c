@@ -34,6 +34,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "memfd.h"
 #include "mesh.h"
 #include "shm_lane.h"
 #include "shm_window.h"
@@ -201,7 +202,7 @@ static int on_doorbell(struct shm_link *link, const struct ddl__frame *frame)
 	if (page_fd < 0 || bell_fd < 0 || link->doorbell || frame->bytes)
 		rc = ddl__link_bad(&link->link, "it sent a doorbell in a wrong form");
 	if (rc == 0)
-		rc = ddl__shm_map(page_fd, PAGE_SIZE, 0, &memory);
+		rc = ddl__memfd_map(page_fd, PAGE_SIZE, 0, &memory);
 	if (page_fd >= 0)
 		close(page_fd);
 	if (rc) {
@@ -272,7 +273,7 @@ static int shm_offered(struct ddl__link *link, struct ddl__offer *offer)
 	if (fd < 0)
 		return ddl__link_bad(link, "it announced a lane without its memory");
 	lane = calloc(1, sizeof(*lane));
-	rc = lane ? ddl__shm_map(fd, ddl__shm_lane_size(&offer->end.lane), 0, &memory) : -ENOMEM;
+	rc = lane ? ddl__memfd_map(fd, ddl__shm_lane_size(&offer->end.lane), 0, &memory) : -ENOMEM;
 	close(fd);
 	if (rc) {
 		free(lane);
@@ -321,7 +322,7 @@ static int shm_probe(char *why, size_t size)
 {
 	void *memory;
 	int fd;
-	int rc = ddl__shm_make("ddl-probe", PAGE_SIZE, &fd, &memory);
+	int rc = ddl__memfd_make("ddl-probe", PAGE_SIZE, 0, &fd, &memory);
 
 	if (rc) {
 		snprintf(why, size, "no sealed memfd here: %s", strerror(-rc));
@@ -349,7 +350,7 @@ static void shm_free(struct shm *shm)
 static int shm_open_bell(struct shm *shm, const struct ddl__transport_config *config)
 {
 	void *memory;
-	int rc = ddl__shm_make("ddl-doorbell", PAGE_SIZE, &shm->doorbell_fd, &memory);
+	int rc = ddl__memfd_make("ddl-doorbell", PAGE_SIZE, 0, &shm->doorbell_fd, &memory);
 
 	if (rc)
 		return rc;
@@ -388,7 +389,7 @@ static int rx_memory(struct shm_rx *rx, const struct ddl__lane *lane, struct ddl
 {
 	char why[DDL__REASON_SIZE];
 	void *memory = NULL;
-	int rc = ddl__shm_make("ddl-lane", ddl__shm_lane_size(lane), &rx->mesh.fd, &memory);
+	int rc = ddl__memfd_make("ddl-lane", ddl__shm_lane_size(lane), 0, &rx->mesh.fd, &memory);
 
 	if (rc)
 		return ddl__error_set(err, rc == -ENOSPC ? -ENOMEM : rc, "shm: no shared memory for %u slots of %u bytes: %s",

@@ -68,7 +68,4 @@ static inline void ddl__shm_go_on(struct ddl__shm_lane *lane)
 	}
 }
 
-/* Makes a memfd of size bytes, all of them there, that cannot shrink, and maps it. 0 or negative errno. */
-int ddl__shm_make(const char *name, size_t size, int *fd, void **memory);
-
 #endif

@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "memfd.h"
+
 /* ---- ours ---- */
 
 /* Puts one that waits under way. On failure it goes on waiting. */
@@ -138,7 +140,7 @@ static int map_window(struct ddl__link *link, struct ddl__windows *windows, uint
 {
 	struct ddl__seen *seen = calloc(1, sizeof(*seen));
 	void *memory;
-	int rc = seen ? ddl__shm_map(fd, (size_t)size, MAP_POPULATE, &memory) : -ENOMEM;
+	int rc = seen ? ddl__memfd_map(fd, (size_t)size, MAP_POPULATE, &memory) : -ENOMEM;
 
 	if (rc) {
 		free(seen);

@@ -65,7 +65,4 @@ uint8_t *ddl__windows_at(struct ddl__windows *windows, uint64_t id, uint64_t at,
 /* Unmaps all, also what is lent to us. */
 void ddl__windows_fini(struct ddl__windows *windows);
 
-/* shm_lane.c: maps size bytes of a memfd that cannot shrink below them any more. -EBADMSG: it is no such thing. */
-int ddl__shm_map(int fd, size_t size, int flags, void **memory);
-
 #endif
