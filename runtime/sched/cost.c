@@ -2,9 +2,8 @@
 /*
  * cost.c - the formulas. GB/s are 1000 bytes a microsecond.
  */
-#include "cost.h"
+#include "cost_inside.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "schedule.h"
@@ -16,8 +15,7 @@
 #define NODE_FUSED         0.3
 #define REDUCE_GBPS        32.0
 #define NETWORK_GBPS       1.25
-#define MESSAGE_US         4.0 /* the work of one message more at the same time */
-#define NODE_MESSAGE_US    0.1 /* the same through memory */
+#define NODE_MESSAGE_US    0.1 /* the work of one message more at the same time, through memory */
 
 static uint32_t ranks_below(const struct ddl__layout *layout, const struct ddl__vertex *vertex, struct ddl__model *model,
 			    uint32_t *height)
@@ -139,12 +137,6 @@ void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout)
 		model->level[l].uplink_GBps *= model->level[l - 1].ranks;
 }
 
-/* Whether ranks meet at that level. */
-static bool joins(const struct ddl__model *model, uint32_t level)
-{
-	return model->level[level].ranks > (level == 0 ? 1 : model->level[level - 1].ranks);
-}
-
 /*
  * The level at which blocks of so many neighbours in ring order meet. Where they do not divide the ranks of a vertex, some block
  * lies across two vertices: then it is a higher one.
@@ -210,23 +202,17 @@ double ddl__model_transfer_us(const struct ddl__model *model, uint32_t level, do
 	return us;
 }
 
-/* Time that a rank takes to reduce so many bytes. */
-static double reduce_us(const struct ddl__model *model, double bytes)
-{
-	return model->reduce_GBps > 0 ? bytes / (model->reduce_GBps * 1000) : 0;
-}
-
 double ddl__cost_ring(const struct ddl__model *model, double bytes)
 {
 	double n = model->n_ranks, latency = 0, transfer = 0, part = 2 * (n - 1) / n * bytes;
 	for (uint32_t l = 0; l < model->n_levels; l++) {
 		double us = ddl__model_transfer_us(model, l, 1, part) * (1 + model->level[l].fused);
-		if (!joins(model, l))
+		if (!ddl__model_joins(model, l))
 			continue;
 		latency = model->level[l].latency_us > latency ? model->level[l].latency_us : latency;
 		transfer = us > transfer ? us : transfer;
 	}
-	return 2 * (n - 1) * latency + transfer + reduce_us(model, part / 2);
+	return 2 * (n - 1) * latency + transfer + ddl__model_reduce_us(model, part / 2);
 }
 
 double ddl__cost_multiring(const struct ddl__model *model, double bytes)
@@ -239,7 +225,7 @@ double ddl__cost_multiring(const struct ddl__model *model, double bytes)
 		double part = (d->n - 1.0) / d->n * bytes;
 		us += 2 * ((d->n - 1) * model->level[d->level].latency_us * (1 + model->level[d->level].uneven) +
 			   ddl__model_transfer_us(model, d->level, (double)d->group, part) * (1 + model->level[d->level].fused)) +
-		      reduce_us(model, part);
+		      ddl__model_reduce_us(model, part);
 		bytes /= d->n;
 	}
 	return us;
@@ -269,13 +255,13 @@ double ddl__cost_doubling(const struct ddl__model *model, double bytes)
 {
 	double us = rounds_us(model, bytes, 0) + extra_us(model, bytes);
 	for (uint64_t d = 1; 2 * d <= model->n_ranks; d *= 2)
-		us += reduce_us(model, bytes);
+		us += ddl__model_reduce_us(model, bytes);
 	return us;
 }
 
 double ddl__cost_halving(const struct ddl__model *model, double bytes)
 {
-	return 2 * (rounds_us(model, bytes, 1) + extra_us(model, bytes)) + reduce_us(model, bytes);
+	return 2 * (rounds_us(model, bytes, 1) + extra_us(model, bytes)) + ddl__model_reduce_us(model, bytes);
 }
 
 /* The longest latency of a step, and the time in which a rank that shares its node's link moves so many bytes. */
@@ -285,7 +271,7 @@ static double slowest_step_us(const struct ddl__model *model, double bytes, doub
 	*latency = 0;
 	for (uint32_t l = 0; l < model->n_levels; l++) {
 		const struct ddl__level *level = &model->level[l];
-		if (!joins(model, l))
+		if (!ddl__model_joins(model, l))
 			continue;
 		double us = bytes * sharing_at(model, l, model->n_ranks) / (level->bandwidth_GBps * 1000);
 		double up = ddl__model_transfer_us(model, l, 1, bytes);
@@ -296,31 +282,23 @@ static double slowest_step_us(const struct ddl__model *model, double bytes, doub
 	return transfer;
 }
 
-static uint32_t depth_of(uint64_t ranks, uint64_t radix)
-{
-	uint32_t depth = 0;
-	for (uint64_t reach = 1; reach < ranks; reach *= radix)
-		depth++;
-	return depth;
-}
-
 double ddl__cost_tree(const struct ddl__model *model, double bytes)
 {
 	double latency, transfer = slowest_step_us(model, 2 * bytes, &latency);
-	return 2 * depth_of(model->n_ranks, 2) * latency + transfer + reduce_us(model, 1.5 * bytes);
+	return 2 * ddl__tree_depth(model->n_ranks, 2) * latency + transfer + ddl__model_reduce_us(model, 1.5 * bytes);
 }
 
 double ddl__cost_knomial(const struct ddl__model *model, double bytes)
 {
-	uint32_t depth = depth_of(model->n_ranks, 4);
+	uint32_t depth = ddl__tree_depth(model->n_ranks, 4);
 	double latency, transfer = slowest_step_us(model, 3 * bytes, &latency);
-	return depth * (2 * (latency + 2 * MESSAGE_US + transfer) + reduce_us(model, 3 * bytes));
+	return depth * (2 * (latency + 2 * DDL__MESSAGE_US + transfer) + ddl__model_reduce_us(model, 3 * bytes));
 }
 
 /* The work of one message more at the same time. */
 static double message_us(uint32_t level)
 {
-	return level == 0 ? NODE_MESSAGE_US : MESSAGE_US;
+	return level == 0 ? NODE_MESSAGE_US : DDL__MESSAGE_US;
 }
 
 double ddl__cost_direct(const struct ddl__model *model, double bytes)
@@ -331,7 +309,7 @@ double ddl__cost_direct(const struct ddl__model *model, double bytes)
 		return 0;
 	return 2 * (model->level[top].latency_us + (n - 1) * message_us(top) +
 		    ddl__model_transfer_us(model, top, n, (n - 1) / n * bytes)) +
-	       reduce_us(model, (n - 1) / n * bytes);
+	       ddl__model_reduce_us(model, (n - 1) / n * bytes);
 }
 
 double ddl__cost_exchange(const struct ddl__model *model, double bytes)
@@ -343,5 +321,5 @@ double ddl__cost_exchange(const struct ddl__model *model, double bytes)
 	if (n > DDL__SOURCES_MAX)
 		return ddl__cost_doubling(model, bytes);
 	return model->level[top].latency_us + (n - 1) * 2 * message_us(top) +
-	       ddl__model_transfer_us(model, top, n, (n - 1) * bytes) + reduce_us(model, (n - 1) * bytes);
+	       ddl__model_transfer_us(model, top, n, (n - 1) * bytes) + ddl__model_reduce_us(model, (n - 1) * bytes);
 }
