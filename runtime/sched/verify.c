@@ -211,29 +211,36 @@ static bool onto_itself(const struct world *w, int rank, const struct ddl__step 
 	       r->cells[step->src_buffer] + step->src == r->cells[step->dst_buffer] + step->dst;
 }
 
-/* Carries one slice of a step out on values; value/final hold the slice received and become the slice sent. */
+/* Reads element src as the step's kind has it; set, origin and final become what is sent or stored. */
+static int apply_read(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t src, uint64_t *set,
+		      uint64_t *origin, bool *final)
+{
+	if (step->kind == DDL__REDUCE_MANY)
+		return reduce_sources(w, rank, lane, step, src, set, origin, final);
+	if (!ddl__step_reads(step->kind))
+		return 0;
+	int rc = read_element(w, rank, lane, step, src);
+	if (rc < 0)
+		return rc;
+	if (reduces(step->kind))
+		return reduce_element(w, rank, lane, step, src, set, *origin, final);
+	memcpy(set, set_of(w, rank, step->src_buffer, src), w->words * sizeof(*set));
+	*origin = w->ranks[rank].cells[step->src_buffer][src].origin;
+	*final = w->ranks[rank].cells[step->src_buffer][src].final || step->final;
+	return 0;
+}
+
+/* Carries one slice of a step out on values; the slice holds what was received and becomes what is sent. */
 static int apply(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t offset, struct slice *slice)
 {
 	int rc = 0;
 	for (uint64_t e = 0; rc == 0 && e < slice->count; e++) {
-		uint64_t *set = slice->sets + e * w->words, src = step->src + offset + e;
-		if (step->kind == DDL__REDUCE_MANY)
-			rc = reduce_sources(w, rank, lane, step, src, set, &slice->origin[e], &slice->final[e]);
-		else if (ddl__step_reads(step->kind))
-			rc = read_element(w, rank, lane, step, src);
-		if (step->kind == DDL__REDUCE_MANY)
-			;
-		else if (rc == 0 && ddl__step_reads(step->kind) && reduces(step->kind))
-			rc = reduce_element(w, rank, lane, step, src, set, slice->origin[e], &slice->final[e]);
-		else if (rc == 0 && ddl__step_reads(step->kind)) {
-			memcpy(set, set_of(w, rank, step->src_buffer, src), w->words * sizeof(*set));
-			slice->origin[e] = w->ranks[rank].cells[step->src_buffer][src].origin;
-			slice->final[e] = w->ranks[rank].cells[step->src_buffer][src].final || step->final;
-		}
+		uint64_t *set = slice->sets + e * w->words, dst = step->dst + offset + e;
+		rc = apply_read(w, rank, lane, step, step->src + offset + e, set, &slice->origin[e], &slice->final[e]);
 		if (rc == 0 && onto_itself(w, rank, step))
-			w->ranks[rank].cells[step->dst_buffer][step->dst + offset + e].final = slice->final[e];
+			w->ranks[rank].cells[step->dst_buffer][dst].final = slice->final[e];
 		else if (rc == 0 && ddl__step_writes(step->kind))
-			rc = write_element(w, rank, lane, step, step->dst + offset + e, set, slice->origin[e], slice->final[e]);
+			rc = write_element(w, rank, lane, step, dst, set, slice->origin[e], slice->final[e]);
 	}
 	return rc;
 }
@@ -416,45 +423,56 @@ static int run(const struct world *w)
 	return 0;
 }
 
+/* A lane's peers exist and name this rank as theirs. */
+static int check_peers(const struct world *w, int rank, uint32_t l)
+{
+	const struct ddl__steps *lane = &w->v->schedules[rank]->lanes[l];
+	int to = lane->send_peer, from = lane->recv_peer;
+	if (to >= w->v->n_ranks || from >= w->v->n_ranks || to == rank || from == rank)
+		return ddl__error_set(w->err, -EPROTO, "rank %d lane %u: peer out of range", rank, l);
+	const struct ddl__steps *at_to = to < 0 ? NULL : ddl__schedule_lane(w->v->schedules[to], lane->number);
+	const struct ddl__steps *at_from = from < 0 ? NULL : ddl__schedule_lane(w->v->schedules[from], lane->number);
+	if (to >= 0 && (!at_to || at_to->recv_peer != rank))
+		return ddl__error_set(w->err, -EPROTO, "rank %d lane %u sends to rank %d, which does not receive from it", rank, l,
+				      to);
+	if (from >= 0 && (!at_from || at_from->send_peer != rank))
+		return ddl__error_set(w->err, -EPROTO, "rank %d lane %u receives from rank %d, which does not send to it", rank, l,
+				      from);
+	return 0;
+}
+
+static int check_step(const struct world *w, int rank, uint32_t l, const struct ddl__step *step)
+{
+	const struct ddl__schedule *s = w->v->schedules[rank];
+	const struct ddl__steps *lane = &s->lanes[l];
+	if (step->kind < DDL__SEND || step->kind > DDL__REDUCE_MANY || step->src_buffer >= DDL__BUFFERS ||
+	    step->dst_buffer >= DDL__BUFFERS)
+		return ddl__error_set(w->err, -EPROTO, "rank %d lane %u step %u: unknown kind or buffer", rank, l,
+				      (uint32_t)(step - lane->steps));
+	if (step->kind == DDL__REDUCE_MANY && (step->sources < 1 || step->sources > DDL__SOURCES_MAX))
+		return fault(w, rank, l, step, "has no sources, or too many", step->sources);
+	if ((ddl__step_sends(step->kind) && lane->send_peer < 0) || (ddl__step_receives(step->kind) && lane->recv_peer < 0))
+		return fault(w, rank, l, step, "has no peer", 0);
+	if ((step->lend && step->kind != DDL__SEND && step->kind != DDL__SEND_STORE) ||
+	    (step->place && !ddl__step_sends(step->kind)))
+		return fault(w, rank, l, step, "cannot lend or place", 0);
+	if (step->wait_lane != DDL__NO_WAIT && (step->wait_lane >= s->n_lanes || step->wait_step >= s->lanes[step->wait_lane].n))
+		return fault(w, rank, l, step, "waits for a step that does not exist", 0);
+	return 0;
+}
+
 /* Both ends of every lane name each other, waits and kinds make sense. */
 static int check_shape(const struct world *w)
 {
-	for (int r = 0; r < w->v->n_ranks; r++) {
-		const struct ddl__schedule *s = w->v->schedules[r];
-		for (uint32_t l = 0; l < s->n_lanes; l++) {
-			const struct ddl__steps *lane = &s->lanes[l];
-			int to = lane->send_peer, from = lane->recv_peer;
-			if (to >= w->v->n_ranks || from >= w->v->n_ranks || to == r || from == r)
-				return ddl__error_set(w->err, -EPROTO, "rank %d lane %u: peer out of range", r, l);
-			const struct ddl__steps *at_to = to < 0 ? NULL : ddl__schedule_lane(w->v->schedules[to], lane->number);
-			const struct ddl__steps *at_from = from < 0 ? NULL
-								    : ddl__schedule_lane(w->v->schedules[from], lane->number);
-			if (to >= 0 && (!at_to || at_to->recv_peer != r))
-				return ddl__error_set(w->err, -EPROTO,
-						      "rank %d lane %u sends to rank %d, which does not receive from it", r, l, to);
-			if (from >= 0 && (!at_from || at_from->send_peer != r))
-				return ddl__error_set(w->err, -EPROTO,
-						      "rank %d lane %u receives from rank %d, which does not send to it", r, l,
-						      from);
-			for (uint32_t i = 0; i < lane->n; i++) {
-				const struct ddl__step *step = &lane->steps[i];
-				if (step->kind < DDL__SEND || step->kind > DDL__REDUCE_MANY || step->src_buffer >= DDL__BUFFERS ||
-				    step->dst_buffer >= DDL__BUFFERS)
-					return ddl__error_set(w->err, -EPROTO, "rank %d lane %u step %u: unknown kind or buffer", r,
-							      l, i);
-				if (step->kind == DDL__REDUCE_MANY && (step->sources < 1 || step->sources > DDL__SOURCES_MAX))
-					return fault(w, r, l, step, "has no sources, or too many", step->sources);
-				if ((ddl__step_sends(step->kind) && to < 0) || (ddl__step_receives(step->kind) && from < 0))
-					return fault(w, r, l, step, "has no peer", 0);
-				if ((step->lend && step->kind != DDL__SEND && step->kind != DDL__SEND_STORE) ||
-				    (step->place && !ddl__step_sends(step->kind)))
-					return fault(w, r, l, step, "cannot lend or place", 0);
-				if (step->wait_lane != DDL__NO_WAIT &&
-				    (step->wait_lane >= s->n_lanes || step->wait_step >= s->lanes[step->wait_lane].n))
-					return fault(w, r, l, step, "waits for a step that does not exist", 0);
-			}
+	for (int r = 0; r < w->v->n_ranks; r++)
+		for (uint32_t l = 0; l < w->v->schedules[r]->n_lanes; l++) {
+			const struct ddl__steps *lane = &w->v->schedules[r]->lanes[l];
+			int rc = check_peers(w, r, l);
+			for (uint32_t i = 0; rc == 0 && i < lane->n; i++)
+				rc = check_step(w, r, l, &lane->steps[i]);
+			if (rc < 0)
+				return rc;
 		}
-	}
 	return 0;
 }
 
