@@ -48,7 +48,7 @@ static int add_rank(const struct ddl__view *view, const struct ddl__candidate *c
 {
 	const size_t *node = view->layout->node_of_rank;
 	struct ddl__schedule *schedule;
-	int rc = candidate->algorithm->build(build, &schedule);
+	int rc = ddl__candidate_build(candidate, build, &schedule);
 
 	if (rc < 0)
 		return rc;
@@ -74,10 +74,6 @@ int ddl__view_traffic(const struct ddl__view *view, const struct ddl__candidate 
 		.wire_bytes = half ? HALF_BYTES : ELEMENT_BYTES,
 		.root = -1,
 		.rings = options->rings ? options->rings : 1,
-		.dims = candidate->n_dims ? candidate->dims
-			: options->n_dims ? options->dims
-					  : NULL,
-		.n_dims = candidate->n_dims ? candidate->n_dims : options->n_dims,
 	};
 	size_t *places = calloc(view->plan->n_nodes, sizeof(*places));
 	int rc = places ? 0 : -ENOMEM;

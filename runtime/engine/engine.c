@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "channel.h"
+#include "clock.h"
 #include "dump.h"
 #include "dump_signal.h"
 #include "error.h"
@@ -369,7 +370,7 @@ void ddl__engine_poke(struct ddl_comm *comm)
 	}
 }
 
-bool ddl__engine_lend(struct ddl_comm *comm, bool *any)
+bool ddl__engine_help(struct ddl_comm *comm, bool *any)
 {
 	if (pthread_mutex_trylock(&comm->lock))
 		return true; /* who holds it may be about to go */
@@ -419,12 +420,7 @@ static void doze(struct ddl_comm *comm, int ms)
 {
 	flush(comm, true);
 	if (comm->polling) { /* another thread looks after the descriptors */
-		struct timespec until;
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_sec += ms / 1000;
-		until.tv_nsec += (long)(ms % 1000) * 1000000;
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
+		const struct timespec until = ddl__deadline(ms);
 		comm->waiters++;
 		pthread_cond_timedwait(&comm->changed, &comm->lock, &until);
 		comm->waiters--;

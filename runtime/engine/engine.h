@@ -198,7 +198,7 @@ void ddl__engine_settle(struct ddl_comm *comm);
 bool ddl__engine_wait(struct ddl_comm *comm, bool (*done)(void *context), void *context, uint64_t deadline_ns, bool even_failed);
 
 /* A pass for a communicator that nobody waits for, if it is free. Sets *any if something moved; returns whether to come back. */
-bool ddl__engine_lend(struct ddl_comm *comm, bool *any);
+bool ddl__engine_help(struct ddl_comm *comm, bool *any);
 
 /* Records the first failure, completes all active requests with it and wakes everyone; the peers are told. The lock is held. */
 void ddl__engine_fail(struct ddl_comm *comm, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -106,7 +106,7 @@ bool ddl__process_progress(const struct ddl_comm *comm, bool *any)
 	if (pthread_mutex_trylock(&process.lock))
 		return true;
 	for (struct ddl_comm *c = process.first; c; c = c->next)
-		if (c != comm && ddl__engine_lend(c, any))
+		if (c != comm && ddl__engine_help(c, any))
 			busy = true;
 	pthread_mutex_unlock(&process.lock);
 	return busy;

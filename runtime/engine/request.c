@@ -202,6 +202,27 @@ static int allocate(struct ddl_request *r, struct ddl_error *err)
 	return 0;
 }
 
+static int make_schedule(struct ddl_request *r, const struct ddl__candidate *candidate, const struct ddl__request_args *args,
+			 struct ddl_error *err)
+{
+	struct ddl__build build = { .layout = r->comm->layout,
+				    .rank = r->comm->rank,
+				    .count = r->call.count,
+				    .wire_bytes = r->kernels->wire_bytes,
+				    .counts = args->counts,
+				    .recv_counts = args->recv_counts,
+				    .root = r->call.root,
+				    .peer = args->peer,
+				    .tag = args->tag,
+				    .rings = r->call.rings };
+	int rc = ddl__candidate_build(candidate, &build, &r->schedule);
+	if (rc < 0)
+		return ddl__error_set(err, rc, "the schedule for %s could not be built: %s", candidate->algorithm->name,
+				      strerror(-rc));
+	ddl__share_init(r, &build);
+	return 0;
+}
+
 int ddl__request_create(struct ddl_comm *comm, const struct ddl__candidate *candidate, const struct ddl__request_args *args,
 			struct ddl_request **request, struct ddl_error *err)
 {
@@ -213,27 +234,11 @@ int ddl__request_create(struct ddl_comm *comm, const struct ddl__candidate *cand
 	r->call = *call;
 	enum ddl_type type = call->type ? (enum ddl_type)call->type : DDL_UINT8;
 	r->kernels = ddl__kernels_get((enum ddl_op)call->op, type, (enum ddl_wire)call->wire);
-	const struct ddl__options *options = &comm->plan->options;
-	size_t n_dims = candidate->n_dims ? candidate->n_dims : options->n_dims;
-	const struct ddl__build build = { .layout = comm->layout,
-					  .rank = comm->rank,
-					  .count = call->count,
-					  .wire_bytes = r->kernels->wire_bytes,
-					  .counts = args->counts,
-					  .recv_counts = args->recv_counts,
-					  .root = call->root,
-					  .peer = args->peer,
-					  .tag = args->tag,
-					  .dims = n_dims ? (candidate->n_dims ? candidate->dims : options->dims) : NULL,
-					  .n_dims = n_dims,
-					  .rings = call->rings };
-	int rc = candidate->algorithm->build(&build, &r->schedule);
+	int rc = make_schedule(r, candidate, args, err);
 	if (rc < 0) {
 		free(r);
-		return ddl__error_set(err, rc, "the schedule for %s could not be built: %s", candidate->algorithm->name,
-				      strerror(-rc));
+		return rc;
 	}
-	ddl__share_init(r, &build);
 	rc = allocate(r, err);
 	if (rc == 0 && digest_pairs(r, args) < 0)
 		rc = ddl__error_set(err, -ENOMEM, "out of memory for a request");

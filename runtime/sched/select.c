@@ -144,6 +144,14 @@ bool ddl__candidate_same(const struct ddl__candidate *a, const struct ddl__candi
 	       memcmp(a->dims, b->dims, a->n_dims * sizeof(a->dims[0])) == 0;
 }
 
+int ddl__candidate_build(const struct ddl__candidate *candidate, struct ddl__build *build, struct ddl__schedule **schedule)
+{
+	const struct ddl__options *options = &build->layout->plan->options;
+	build->n_dims = candidate->n_dims ? candidate->n_dims : options->n_dims;
+	build->dims = candidate->n_dims ? candidate->dims : options->n_dims ? options->dims : NULL;
+	return candidate->algorithm->build(build, schedule);
+}
+
 double ddl__candidate_cost(const struct ddl__candidate *candidate, const struct ddl__model *model, double bytes)
 {
 	struct ddl__model own = *model;

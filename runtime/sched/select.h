@@ -51,6 +51,9 @@ char *ddl__candidate_text(const struct ddl__candidate *candidate, char *text);
 
 bool ddl__candidate_same(const struct ddl__candidate *a, const struct ddl__candidate *b);
 
+/* Its schedule: multiring's dimensions are the candidate's own, else those of the plan's options. Sets build's. */
+int ddl__candidate_build(const struct ddl__candidate *candidate, struct ddl__build *build, struct ddl__schedule **schedule);
+
 /* Predicted time in microseconds; 0 where the algorithm has no cost. */
 double ddl__candidate_cost(const struct ddl__candidate *candidate, const struct ddl__model *model, double bytes);
 
