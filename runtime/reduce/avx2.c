@@ -8,16 +8,6 @@
 #define VECTOR_BYTES 32
 #include "vector_x86.inc"
 
-static inline f32_v f16_widen(f16_v h)
-{
-	return (f32_v)_mm256_cvtph_ps((__m128i)h);
-}
-
-static inline f16_v f16_round(f32_v x)
-{
-	return (f16_v)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
-}
-
 #define bf16_round    bf16_round_bits
 #define bf16_complete bf16_complete_bits
 
@@ -31,7 +21,6 @@ static int usable(void) /* clang 14 does not know "f16c" */
 	return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
-extern const struct ddl__kernel_set ddl__kernel_set_avx2;
 const struct ddl__kernel_set ddl__kernel_set_avx2 = {
 	.name = "avx2",
 	.description = "AVX2 and F16C: vectors of 32 bytes",

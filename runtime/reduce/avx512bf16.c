@@ -45,7 +45,6 @@ static const struct ddl__kernels *get(enum ddl_op op, enum ddl_type type, enum d
 	return type == DDL_BFLOAT16 && wire == DDL_WIRE_NATIVE ? &bf16_kernels[op] : NULL;
 }
 
-extern const struct ddl__kernel_set ddl__kernel_set_avx512bf16;
 const struct ddl__kernel_set ddl__kernel_set_avx512bf16 = {
 	.name = "avx512bf16",
 	.description = "AVX-512 with BF16: bfloat16 data and wires",

@@ -11,7 +11,6 @@ static int usable(void)
 	return 1;
 }
 
-extern const struct ddl__kernel_set ddl__kernel_set_generic;
 const struct ddl__kernel_set ddl__kernel_set_generic = {
 	.name = "generic",
 	.description = "portable C, compiled for this architecture's baseline",

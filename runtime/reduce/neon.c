@@ -69,7 +69,6 @@ static int usable(void) /* every arm64 CPU has it */
 	return 1;
 }
 
-extern const struct ddl__kernel_set ddl__kernel_set_neon;
 const struct ddl__kernel_set ddl__kernel_set_neon = {
 	.name = "neon",
 	.description = "NEON: vectors of 16 bytes",

@@ -9,13 +9,6 @@
 #include "error.h"
 #include "reduce.h"
 
-extern const struct ddl__kernel_set ddl__kernel_set_avx512bf16;
-extern const struct ddl__kernel_set ddl__kernel_set_avx512;
-extern const struct ddl__kernel_set ddl__kernel_set_avx2;
-extern const struct ddl__kernel_set ddl__kernel_set_sve;
-extern const struct ddl__kernel_set ddl__kernel_set_neon;
-extern const struct ddl__kernel_set ddl__kernel_set_generic;
-
 const struct ddl__kernel_set *const ddl__kernel_sets[] = {
 #ifdef DDL_KERNELS_avx512bf16
 	&ddl__kernel_set_avx512bf16,

@@ -50,6 +50,14 @@ struct ddl__kernel_set {
 	const struct ddl__kernels *(*get)(enum ddl_op op, enum ddl_type type, enum ddl_wire wire);
 };
 
+/* Those that a build has, one file each. */
+extern const struct ddl__kernel_set ddl__kernel_set_avx512bf16;
+extern const struct ddl__kernel_set ddl__kernel_set_avx512;
+extern const struct ddl__kernel_set ddl__kernel_set_avx2;
+extern const struct ddl__kernel_set ddl__kernel_set_sve;
+extern const struct ddl__kernel_set ddl__kernel_set_neon;
+extern const struct ddl__kernel_set ddl__kernel_set_generic;
+
 /* All sets, the best first, generic last; ended by NULL. A set may lack combinations: the next usable one's count then. */
 extern const struct ddl__kernel_set *const ddl__kernel_sets[];
 

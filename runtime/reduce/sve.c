@@ -20,7 +20,6 @@ static int usable(void)
 	return length > 0 && (length & PR_SVE_VL_LEN_MASK) > 16;
 }
 
-extern const struct ddl__kernel_set ddl__kernel_set_sve;
 const struct ddl__kernel_set ddl__kernel_set_sve = {
 	.name = "sve",
 	.description = "SVE with vectors of more than 16 bytes",
