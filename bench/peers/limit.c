@@ -330,34 +330,30 @@ static struct job *job_create(const struct options *o)
 	return job;
 }
 
-static double time_copy(const struct options *o, enum way way, size_t bytes)
+/* Times what threads do with n inputs and outputs of so many bytes. */
+static double time_work(const struct options *o, void (*work)(struct worker *, size_t), enum way way, int n, size_t bytes)
 {
 	struct job *job = job_create(o);
 	double us;
 
-	job->work = work_copy;
+	job->work = work;
 	job->way = way;
 	job->bytes = bytes;
-	allocate(job, job->n_threads, bytes);
+	allocate(job, n, bytes);
 	us = run(job, o->cores);
-	release(job, job->n_threads);
+	release(job, n);
 	free(job);
 	return us;
 }
 
+static double time_copy(const struct options *o, enum way way, size_t bytes)
+{
+	return time_work(o, work_copy, way, o->n_threads, bytes);
+}
+
 static double time_exchange(const struct options *o, enum way way, size_t bytes)
 {
-	struct job *job = job_create(o);
-	double us;
-
-	job->work = work_exchange;
-	job->way = way;
-	job->bytes = bytes;
-	allocate(job, job->n_ranks, bytes);
-	us = run(job, o->cores);
-	release(job, job->n_ranks);
-	free(job);
-	return us;
+	return time_work(o, work_exchange, way, o->n_ranks, bytes);
 }
 
 /* 0 where there is only one core or rank: then nobody waits for another. */
