@@ -125,25 +125,6 @@ int ddl__ask_check(const struct ddl_comm *comm, struct ddl__ask *ask, struct ddl
 	return rc;
 }
 
-/* Dimensions must make up the ranks. */
-static int check_dims(const struct ddl_comm *comm, const uint32_t *dims, uint32_t n, struct ddl_error *err)
-{
-	uint64_t product = 1;
-	char given[256] = "", factors[256] = "";
-	for (uint32_t i = 0; i < n; i++) {
-		product *= dims[i];
-		snprintf(given + strlen(given), sizeof(given) - strlen(given), "%s%u", i ? "x" : "", dims[i]);
-	}
-	if (n == 0 || product == (uint64_t)comm->size)
-		return 0;
-	for (int left = comm->size, factor = 2; left > 1; left % factor ? factor++ : (left /= factor))
-		if (left % factor == 0)
-			snprintf(factors + strlen(factors), sizeof(factors) - strlen(factors), "%s%d", *factors ? "x" : "", factor);
-	return ddl__error_set(err, -EINVAL,
-			      "dims=%s makes %llu ranks, but there are %d: choose dimensions whose product is %d (%s)", given,
-			      (unsigned long long)product, comm->size, comm->size, *factors ? factors : "1");
-}
-
 /* What is asked for by name. */
 static int take_forced(const struct ddl_comm *comm, enum ddl__collective collective, const char *name,
 		       struct ddl__candidate *candidate, struct ddl_error *err)
@@ -152,8 +133,8 @@ static int take_forced(const struct ddl_comm *comm, enum ddl__collective collect
 	int rc = ddl__select(collective, name, candidate, err);
 	if (rc < 0 || candidate->algorithm->build != ddl__build_multiring)
 		return rc;
-	return candidate->n_dims ? check_dims(comm, candidate->dims, candidate->n_dims, err)
-				 : check_dims(comm, o->dims, o->n_dims, err);
+	return candidate->n_dims ? ddl__dims_check(candidate->dims, candidate->n_dims, comm->size, err)
+				 : ddl__dims_check(o->dims, o->n_dims, comm->size, err);
 }
 
 const char *ddl__ask_forced(const struct ddl_comm *comm)

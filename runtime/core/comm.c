@@ -197,8 +197,9 @@ static void adopt_tuning(struct ddl_comm *comm, struct ddl__members *members)
 		comm->tuning = members->tuning;
 		members->tuning = NULL;
 	} else if (comm->rank == 0) {
-		ddl__log(DDL__LOG_WARNING,
-			 "the tuning file (DDL_TUNE) was measured on a job of another shape and does not count here");
+		char why[128];
+		ddl__log(DDL__LOG_WARNING, "the tuning file (DDL_TUNE) is left out: it was %s",
+			 ddl__tuning_misfit(members->tuning, &model, why, sizeof(why)));
 	}
 }
 

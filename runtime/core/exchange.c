@@ -59,17 +59,10 @@ static int publish_rank(struct ddl__boot *boot, const struct ddl__settings *sett
  */
 static size_t read_tuning(const char *path, char *text, struct ddl__tuning *tuning)
 {
-	struct ddl_error why = { 0 };
-	FILE *in = fopen(path, "re");
-	size_t size = in ? fread(text, 1, DDL__TUNING_TEXT_MAX, in) : 0;
-	if (!in || ferror(in))
-		ddl__error_set(&why, -ENOENT, "%s", strerror(errno));
-	else
-		ddl__tuning_parse(text, size, tuning, &why);
-	if (in)
-		fclose(in);
-	if (why.code == 0)
-		return size;
+	struct ddl_error why;
+	ssize_t size = ddl__tuning_read(path, text, tuning, &why);
+	if (size >= 0)
+		return (size_t)size;
 	ddl__log(DDL__LOG_WARNING, "the tuning file %s (DDL_TUNE) is left out: %s", path, why.text);
 	return 0;
 }

@@ -130,6 +130,25 @@ int ddl__select(enum ddl__collective collective, const char *wanted, struct ddl_
 			      names);
 }
 
+int ddl__dims_check(const uint32_t *dims, uint32_t n, int n_ranks, struct ddl_error *err)
+{
+	uint64_t product = 1;
+	char given[256] = "", factors[256] = "";
+	for (uint32_t i = 0; i < n; i++) {
+		if (__builtin_mul_overflow(product, dims[i], &product))
+			product = UINT64_MAX;
+		snprintf(given + strlen(given), sizeof(given) - strlen(given), "%s%u", i ? "x" : "", dims[i]);
+	}
+	if (n == 0 || product == (uint64_t)n_ranks)
+		return 0;
+	for (int left = n_ranks, factor = 2; left > 1; left % factor ? factor++ : (left /= factor))
+		if (left % factor == 0)
+			snprintf(factors + strlen(factors), sizeof(factors) - strlen(factors), "%s%d", *factors ? "x" : "", factor);
+	return ddl__error_set(err, -EINVAL,
+			      "dims=%s makes %llu ranks, but there are %d: choose dimensions whose product is %d (%s)", given,
+			      (unsigned long long)product, n_ranks, n_ranks, *factors ? factors : "1");
+}
+
 char *ddl__candidate_text(const struct ddl__candidate *candidate, char *text)
 {
 	int used = snprintf(text, DDL__CANDIDATE_TEXT_SIZE, "%s", candidate->algorithm->name);

@@ -46,6 +46,12 @@ const char *ddl__algorithm_name(uint32_t id);
  */
 int ddl__select(enum ddl__collective collective, const char *wanted, struct ddl__candidate *candidate, struct ddl_error *err);
 
+/*
+ * Whether dimensions make up so many ranks; none always do. Returns 0; -EINVAL with a sentence that tells the factors of the number
+ * of ranks.
+ */
+int ddl__dims_check(const uint32_t *dims, uint32_t n, int n_ranks, struct ddl_error *err);
+
 /* Its name; text: DDL__CANDIDATE_TEXT_SIZE bytes. Returns text. */
 char *ddl__candidate_text(const struct ddl__candidate *candidate, char *text);
 

@@ -28,6 +28,19 @@ bool ddl__tuning_fits(const struct ddl__tuning *tuning, const struct ddl__model 
 	return here.n_levels == tuning->n_levels && memcmp(here.ranks, tuning->ranks, sizeof(here.ranks)) == 0;
 }
 
+char *ddl__tuning_misfit(const struct ddl__tuning *tuning, const struct ddl__model *model, char *text, size_t size)
+{
+	uint32_t all = tuning->n_levels ? tuning->ranks[tuning->n_levels - 1] : 0;
+	int used = snprintf(text, size, "measured on %u ranks, at most %u on a node", all, tuning->ranks[0]);
+	if (used < 0 || (size_t)used >= size)
+		return text;
+	if (all == model->n_ranks && tuning->ranks[0] == model->level[0].ranks)
+		snprintf(text + used, size - (size_t)used, ", below other switches");
+	else
+		snprintf(text + used, size - (size_t)used, "; here are %u and %u", model->n_ranks, model->level[0].ranks);
+	return text;
+}
+
 int ddl__tuning_add(struct ddl__tuning *tuning, uint64_t bytes, const struct ddl__candidate *candidate, uint64_t ns)
 {
 	size_t i = 0;
@@ -101,6 +114,17 @@ int ddl__tuning_parse(const char *text, size_t length, struct ddl__tuning *tunin
 	free(result);
 	free(copy);
 	return rc;
+}
+
+ssize_t ddl__tuning_read(const char *path, char *text, struct ddl__tuning *tuning, struct ddl_error *err)
+{
+	FILE *in = fopen(path, "re");
+	if (!in)
+		return ddl__error_set(err, -errno, "%s", strerror(errno));
+	size_t size = fread(text, 1, DDL__TUNING_TEXT_MAX, in);
+	int rc = ferror(in) ? ddl__error_set(err, -EIO, "%s", strerror(errno)) : ddl__tuning_parse(text, size, tuning, err);
+	fclose(in);
+	return rc < 0 ? rc : (ssize_t)size;
 }
 
 void ddl__tuning_print(const struct ddl__tuning *tuning, FILE *out)

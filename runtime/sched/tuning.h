@@ -13,6 +13,7 @@
 #define DDL_SCHED_TUNING_H
 
 #include <stdio.h>
+#include <sys/types.h>
 
 #include <ddl/error.h>
 
@@ -43,11 +44,20 @@ int ddl__tuning_add(struct ddl__tuning *tuning, uint64_t bytes, const struct ddl
 /* Reads a text. Returns 0; -EBADMSG with the line (one of an unknown kind too: the version says what there is); -ENOMEM. */
 int ddl__tuning_parse(const char *text, size_t length, struct ddl__tuning *tuning, struct ddl_error *err);
 
+/*
+ * Reads a file. text: room for DDL__TUNING_TEXT_MAX, gets its bytes. Returns how many; the errno of opening or reading; as
+ * ddl__tuning_parse().
+ */
+ssize_t ddl__tuning_read(const char *path, char *text, struct ddl__tuning *tuning, struct ddl_error *err);
+
 /* Writes one. */
 void ddl__tuning_print(const struct ddl__tuning *tuning, FILE *out);
 
 /* Whether it was measured for this shape. */
 bool ddl__tuning_fits(const struct ddl__tuning *tuning, const struct ddl__model *model);
+
+/* Why it does not fit, for people: "measured on 2 ranks, at most 2 on a node; here are 3 and 3". Returns text. */
+char *ddl__tuning_misfit(const struct ddl__tuning *tuning, const struct ddl__model *model, char *text, size_t size);
 
 /*
  * The time of a candidate for so many bytes, in nanoseconds: between two sizes that it was measured at on the line through
