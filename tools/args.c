@@ -4,12 +4,15 @@
  */
 #include <ctype.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "error.h"
 #include "tools.h"
+
+enum { ECHO_MS = 500 }; /* by which rank 0 is ahead: launchers end the others, it among them, when one process fails */
 
 const struct ddl__choice ddl__types[] = {
 	{ DDL_FLOAT64, "f64", "IEEE binary64" },
@@ -57,6 +60,8 @@ int ddl__usage(const char *tool, const char *format, ...)
 	va_start(list, format);
 	if (!ddl__is_echo())
 		say(tool, format, list);
+	else
+		poll(NULL, 0, ECHO_MS);
 	va_end(list);
 	return DDL__EXIT_USAGE;
 }

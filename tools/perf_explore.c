@@ -138,6 +138,9 @@ int ddl__perf_explore(struct ddl__perf *perf, struct ddl__perf_options *options,
 	if (rc == 0 && s->output) {
 		ddl__perf_output_end(s->output);
 		rc = write_file(options->explore, tuning, err);
+		if (rc == 0 && options->format == DDL__PERF_TABLE)
+			printf("\nThe times are in %s; jobs of this shape choose by them with DDL_TUNE=%s.\n", options->explore,
+			       options->explore);
 	}
 	free(tuning);
 	return rc;

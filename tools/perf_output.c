@@ -195,12 +195,26 @@ void ddl__perf_output_progress(struct ddl__perf_output *output, const struct ddl
 	output->width = width > output->width ? width : output->width;
 }
 
+/* Only what all ranks get alike is compared between them; what is only moved, to the bit. */
+static const char *verdict(const struct ddl__perf_output *output)
+{
+	const enum ddl__perf_collective collective = output->options->collective;
+
+	if (!output->all_correct)
+		return "Some results are WRONG; the standard error stream tells which.";
+	if (!ddl__perf_reduces(collective))
+		return "All results are exact.";
+	if (collective != DDL__PERF_ALLREDUCE)
+		return "All results are within the rounding of float64's.";
+	return "All results are within the rounding of float64's, and the same bits on every rank.";
+}
+
 void ddl__perf_output_end(struct ddl__perf_output *output)
 {
+	const struct ddl__perf_options *o = output->options;
+
 	ddl__perf_output_break(output);
-	if (output->options->format == DDL__PERF_TABLE && output->options->check && !is_barrier(output))
-		printf("\n%s\n", output->all_correct
-					 ? "All results are within the rounding of float64's, and the same bits on every rank."
-					 : "Some results are WRONG; the standard error stream tells which.");
+	if (o->format == DDL__PERF_TABLE && o->check && !is_barrier(output))
+		printf("\n%s\n", verdict(output));
 	fflush(stdout);
 }

@@ -15,6 +15,7 @@
 #include "error.h"
 #include "hostlist.h"
 #include "plan_view.h"
+#include "select.h"
 #include "tools.h"
 
 #define TOOL       "plan"
@@ -162,10 +163,14 @@ static int parse(int argc, char **argv, struct request *request, int *status)
 		*status = DDL__EXIT_GOOD;
 		return 0;
 	}
-	if (optind == argc)
-		return 1;
-	*status = ddl__usage(TOOL, "'%.60s' is too much; nodes are given with --nodes", argv[optind]);
-	return 0;
+	*status = DDL__EXIT_GOOD;
+	if (optind < argc)
+		*status = ddl__usage(TOOL, "'%.60s' is too much; nodes are given with --nodes", argv[optind]);
+	else if (request->sizes && request->form != FORM_EXPLAIN && request->form != FORM_TRAFFIC)
+		*status = ddl__usage(TOOL, "--size goes with --explain or --traffic");
+	else if (request->algorithm && request->form != FORM_TRAFFIC)
+		*status = ddl__usage(TOOL, "--algorithm goes with --traffic; --explain shows all of them");
+	return *status == DDL__EXIT_GOOD;
 }
 
 /* "2" for every node, or Slurm's list of counts. *tasks is freed by the caller. */
@@ -190,6 +195,11 @@ static int parse_tasks(const char *text, size_t n, uint32_t **tasks, struct ddl_
 	return rc;
 }
 
+static int by_name(const void *a, const void *b)
+{
+	return ddl__name_compare(*(char *const *)a, *(char *const *)b);
+}
+
 /* The plan of nodes that may run nothing. */
 static int plan_ahead(const struct request *request, struct shown *shown, struct ddl_error *err)
 {
@@ -203,6 +213,8 @@ static int plan_ahead(const struct request *request, struct shown *shown, struct
 		rc = ddl__hostlist_expand(request->nodes, strlen(request->nodes), &shown->names, &shown->n_names, err);
 	else if (rc == 0 && ddl__topology_nodes(topology, &shown->names, &shown->n_names) < 0)
 		rc = ddl__error_memory(err);
+	else if (rc == 0) /* the file has them by switch, Slurm as a rule by name */
+		qsort(shown->names, shown->n_names, sizeof(*shown->names), by_name);
 	if (rc == 0 && shown->n_names == 0)
 		rc = ddl__error_set(err, -EINVAL, "there is no node in '%.200s'; name them with --nodes", request->topology);
 	if (rc == 0 && request->tasks)
@@ -221,11 +233,6 @@ static int plan_ahead(const struct request *request, struct shown *shown, struct
 	free(tasks);
 	ddl__topology_destroy(topology);
 	return rc;
-}
-
-static int by_name(const void *a, const void *b)
-{
-	return ddl__name_compare(*(char *const *)a, *(char *const *)b);
 }
 
 /* The nodes in Slurm's order, from the environment if it speaks of the same nodes, else by name. */
@@ -293,7 +300,11 @@ static int find(const struct request *request, struct shown *shown, struct ddl_e
 
 	if (request->topology || request->nodes) {
 		rc = plan_ahead(request, shown, err);
-		return rc < 0 ? rc : place_ranks(request, shown, err);
+		rc = rc ? rc : place_ranks(request, shown, err);
+		if (rc == 0 && shown->view->has_ranks) /* what the job would be told */
+			rc = ddl__dims_check(shown->plan->options.dims, shown->plan->options.n_dims, shown->view->layout->n_ranks,
+					     err);
+		return rc;
 	}
 	if (text && *text) {
 		rc = ddl__plan_decode(text, strlen(text), &shown->plan, err);
@@ -357,8 +368,10 @@ static void print_tree(const struct ddl__view *view)
 	const struct ddl__plan *plan = view->plan;
 
 	ddl__plan_print(plan, stdout);
-	printf("\nmode %s, order %s, wire %s, source %s", ddl__choice_by_id(ddl__modes, (int)plan->options.mode)->name,
-	       ddl__choice_by_id(ddl__orders, (int)plan->options.order)->name,
+	printf("\nmode %s", ddl__choice_by_id(ddl__modes, (int)plan->options.mode)->name);
+	for (uint32_t i = 0; i < plan->options.n_dims; i++)
+		printf("%s%u", i ? "x" : ", dims ", plan->options.dims[i]);
+	printf(", order %s, wire %s, source %s", ddl__choice_by_id(ddl__orders, (int)plan->options.order)->name,
 	       ddl__choice_by_id(ddl__wires, (int)plan->options.wire)->name, plan->source);
 	if (*plan->job)
 		printf(", job %s", plan->job);
@@ -397,8 +410,10 @@ static int count(const struct request *request, const struct ddl__view *view, st
 
 	if (rc == 0 && request->link_Mbps)
 		view->layout->link_Mbps = request->link_Mbps;
+	if (rc == 0 && view->has_ranks)
+		rc = ddl__dims_check(view->plan->options.dims, view->plan->options.n_dims, view->layout->n_ranks, err);
 	if (rc == 0 && explain)
-		ddl__view_explain(view, sizes, n, stdout);
+		rc = ddl__view_explain(view, sizes, n, stdout, err);
 	else if (rc == 0)
 		rc = ddl__view_print_traffic(view, request->algorithm, sizes, n, stdout, err);
 	free(sizes);

@@ -106,14 +106,15 @@ static void print_head(const struct ddl__view *view, bool by_rank, FILE *out)
 		print_text(out, SIDE, 46, "note", "mode %s, %s; nothing is known of uplinks",
 			   ddl__choice_by_id(ddl__modes, (int)plan->options.mode)->name, plan->source);
 	else if (s.most == 1)
-		print_text(out, SIDE, 46, "note", "Each uplink is crossed once in each direction (%s: up to %u times).",
-			   by_rank ? "under the plan" : "in rank order", s.most_other);
+		print_text(out, SIDE, 46, "note", "Each uplink is crossed once in each direction (%s: up to %u time%s).",
+			   by_rank ? "under the plan" : "in rank order", s.most_other, s.most_other == 1 ? "" : "s");
 	else if (s.least == s.most)
-		print_text(out, SIDE, 46, "note", "Each uplink is crossed %u times in each direction (%s: up to %u times).", s.most,
-			   by_rank ? "under the plan" : "in rank order", s.most_other);
+		print_text(out, SIDE, 46, "note", "Each uplink is crossed %u times in each direction (%s: up to %u time%s).",
+			   s.most, by_rank ? "under the plan" : "in rank order", s.most_other, s.most_other == 1 ? "" : "s");
 	else
-		print_text(out, SIDE, 46, "note", "Uplinks are crossed %u to %u times in a direction (%s: up to %u times).",
-			   s.least, s.most, by_rank ? "under the plan" : "in rank order", s.most_other);
+		print_text(out, SIDE, 46, "note", "Uplinks are crossed %u to %u times in a direction (%s: up to %u time%s).",
+			   s.least, s.most, by_rank ? "under the plan" : "in rank order", s.most_other,
+			   s.most_other == 1 ? "" : "s");
 	for (unsigned ring = 0; ring < view->n_rings && ring < DDL__RING_COLOURS; ring++, x += 70) {
 		fprintf(out, "<path class=\"ring\" stroke=\"%s\" d=\"M%.1f 62h18\"/>\n", colour(ring), x);
 		print_text(out, x + 23, 66, "small", "ring %u", ring);

@@ -110,9 +110,12 @@ static int choose(const struct ddl__view *view, const char *algorithm, uint64_t 
 	const struct ddl__options *options = &view->plan->options;
 	const char *wanted = algorithm ? algorithm : ddl__select_wanted(options);
 	struct ddl__model model;
+	int rc;
 
-	if (wanted)
-		return ddl__select(DDL__ALLREDUCE, wanted, candidate, err);
+	if (wanted) {
+		rc = ddl__select(DDL__ALLREDUCE, wanted, candidate, err);
+		return rc ? rc : ddl__dims_check(candidate->dims, candidate->n_dims, view->layout->n_ranks, err);
+	}
 	ddl__model_init(&model, view->layout);
 	*candidate = ddl__select_cheapest(DDL__ALLREDUCE, &model, (double)bytes);
 	return 0;
@@ -136,8 +139,8 @@ int ddl__view_print_traffic(const struct ddl__view *view, const char *algorithm,
 		if (rc == -ENOMEM)
 			ddl__error_memory(err);
 		else if (rc < 0)
-			ddl__error_set(err, rc, "%s cannot be built for %d ranks here; are its dimensions' product the ranks?",
-				       name, view->layout->n_ranks);
+			ddl__error_set(err, rc, "%s cannot be built for %d ranks here: choose another --algorithm", name,
+				       view->layout->n_ranks);
 		if (rc < 0)
 			break;
 		fprintf(out, "%sall-reduce of %s as float32 by %s: bytes over each link\n\n%-32s  %16s  %16s\n", i ? "\n" : "",

@@ -66,8 +66,8 @@ int ddl__view_dot(const struct ddl__view *view, bool by_rank, FILE *out);
 int ddl__view_svg(const struct ddl__view *view, bool by_rank, FILE *out);
 
 /* plan_explain.c: prints the cost model of the view's layout, and for each size (bytes on the wire) what it predicts for every
- * all-reduce algorithm, which is chosen and why. */
-void ddl__view_explain(const struct ddl__view *view, const uint64_t *sizes, size_t n, FILE *out);
+ * all-reduce algorithm, which is chosen and why. Returns 0; -EINVAL or -EOPNOTSUPP (what DDL_ALGO says); -ENOMEM. */
+int ddl__view_explain(const struct ddl__view *view, const uint64_t *sizes, size_t n, FILE *out, struct ddl_error *err);
 
 struct ddl__traffic {  /* bytes over one link */
 	uint64_t up;   /* from the vertex to its parent */

@@ -6,7 +6,7 @@ bats_require_minimum_version 1.5.0
 
 setup() {
 	ddl=$DDL_BUILD/bin/ddl
-	unset DDL_PLAN DDL_MODE PMIX_NAMESPACE PMIX_RANK "${!SLURM_@}"
+	unset DDL_PLAN DDL_MODE DDL_ALGO DDL_TUNE PMIX_NAMESPACE PMIX_RANK "${!SLURM_@}"
 	cat >"$BATS_TEST_TMPDIR/topology.conf" <<-END
 		SwitchName=leaf1 Nodes=n[1,4,7]
 		SwitchName=leaf2 Nodes=n[2,5,8]
@@ -70,6 +70,8 @@ ranks() {
 	expect_refusal 2 "'ring' is too much" "$ddl" plan ring
 	expect_refusal 2 'the mode "bogus" is not known' "$ddl" plan --ddl bogus
 	expect_refusal 2 "distribution 'odd' does not exist" "$ddl" plan --distribution odd
+	expect_refusal 2 "--size goes with --explain or --traffic" "${plan[@]}" --size 8
+	expect_refusal 2 "--algorithm goes with --traffic" "${plan[@]}" --explain --algorithm ring
 }
 
 @test "what cannot be done is one sentence and status 1" {
@@ -161,8 +163,35 @@ assert [u["rank_order_up"] for u in plan["uplinks"]] == [3, 3, 2]'
 	[ "$(grep -c '^all-reduce of .* by ring' <<<"$output")" = 2 ]
 	"${plan[@]}" --traffic --size 8 | grep -q 'by doubling:'
 	"${plan[@]}" --traffic --size 64M --ddl multiring,dims=4x4 | grep -q 'by multiring:'
-	expect_refusal 1 "multiring:3x3 cannot be built for 16 ranks" "${plan[@]}" --traffic --algorithm multiring:3x3
+	expect_refusal 1 "dims=3x3 makes 9 ranks, but there are 16: choose dimensions whose product is 16 (2x2x2x2)" \
+		"${plan[@]}" --traffic --algorithm multiring:3x3
 	expect_refusal 1 'no algorithm "warp"' "${plan[@]}" --traffic --algorithm warp
+}
+
+@test "dimensions whose product is not the ranks are refused before the job runs" {
+	"${plan[@]}" --ddl multiring,dims=4x4 | grep -q "^mode multiring, dims 4x4, order"
+	for form in --text --svg --explain --traffic; do
+		expect_refusal 1 "dims=4x8 makes 32 ranks, but there are 16" "${plan[@]}" --ddl multiring,dims=4x8 $form
+	done
+	"$ddl" plan --nodes 'n[1-8]' --ddl multiring,dims=4x8 >/dev/null # tasks are not known yet
+}
+
+@test "plan --explain goes by DDL_ALGO and DDL_TUNE as the job will" {
+	DDL_ALGO=tree "${plan[@]}" --explain --size 8 | grep -q 'tree: asked for by DDL_ALGO$'
+	expect_refusal 1 'no algorithm "warp"' env DDL_ALGO=warp "${plan[@]}" --explain
+	expect_refusal 1 "dims=3x3 makes 9 ranks" env DDL_ALGO=multiring:3x3 "${plan[@]}" --explain
+	printf '# ddl tuning 1\nranks 2 6 16\nallreduce 8 knomial 1500\nallreduce 64 knomial 2000\n' >"$BATS_TEST_TMPDIR/tune"
+	export DDL_TUNE=$BATS_TEST_TMPDIR/tune
+	"${plan[@]}" --explain --size 8 | grep -q 'knomial: measured (DDL_TUNE), 1.5 us$'
+	"${plan[@]}" --ddl ring --explain --size 8 | grep -q 'ring: asked for by --ddl$'
+	run -0 --separate-stderr "$ddl" plan --nodes n1 --tasks 3 --explain --size 8
+	grep -q 'doubling: the least time$\|exchange: the least time$' <<<"$output"
+	[[ "$stderr" = *"is left out: it was measured on 16 ranks, at most 2 on a node; here are 3 and 3" ]]
+}
+
+@test "without --nodes the nodes of the topology stand by name, as in Slurm" {
+	run -0 "$ddl" plan --topology "$BATS_TEST_TMPDIR/topology.conf" --tasks 2
+	grep -qx "ring 0: 0 1 6 7 12 13 2 3 8 9 14 15 4 5 10 11" <<<"$output"
 }
 
 @test "a plan in the environment is shown, by rank 0 alone" {
@@ -245,6 +274,15 @@ assert [u["rank_order_up"] for u in plan["uplinks"]] == [3, 3, 2]'
 	DDL_TUNE=$BATS_TEST_TMPDIR/tree ranks 3 allreduce --sizes 64K --iters 1 --csv
 	grep -q ,tree, "$BATS_TEST_TMPDIR/out.0"
 	expect_refusal 2 "--explore goes with allreduce" "$ddl" perf broadcast --explore "$BATS_TEST_TMPDIR/tuning"
+}
+
+@test "perf tells what was compared, and where its tuning file is" {
+	ranks 2 gather --sizes 8 --iters 1 --check
+	[ "$(tail -1 "$BATS_TEST_TMPDIR/out.0")" = "All results are exact." ]
+	ranks 2 reduce --sizes 8 --iters 1 --check
+	[ "$(tail -1 "$BATS_TEST_TMPDIR/out.0")" = "All results are within the rounding of float64's." ]
+	ranks 2 allreduce --sizes 8 --iters 1 --explore "$BATS_TEST_TMPDIR/two"
+	tail -1 "$BATS_TEST_TMPDIR/out.0" | grep -qF "DDL_TUNE=$BATS_TEST_TMPDIR/two"
 }
 
 @test "a folder that another run has used is refused" {
