@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -144,7 +145,11 @@ static void add_variable(json_t *object, const char *key, const char *variable)
 /* The plugin beside this program or where Slurm keeps its own. */
 static void add_plugin(json_t *slurm)
 {
-	static const char *const folders[] = { "/usr/lib64/slurm",
+	static const char *const folders[] = { "../lib/slurm", /* beside this program, wherever it was installed */
+					       "../lib64/slurm",
+					       "../lib/x86_64-linux-gnu/slurm",
+					       "../lib/aarch64-linux-gnu/slurm",
+					       "/usr/lib64/slurm",
 					       "/usr/lib/slurm",
 					       "/usr/local/lib/slurm",
 					       "/usr/local/lib64/slurm",
@@ -160,13 +165,15 @@ static void add_plugin(json_t *slurm)
 	slash = strrchr(self, '/');
 	if (slash)
 		*slash = '\0';
-	snprintf(path, sizeof(path), "%s/../lib/slurm/spank_ddl.so", self);
-	for (size_t i = 0; access(path, R_OK) != 0; i++) {
-		if (i == sizeof(folders) / sizeof(folders[0]))
-			return;
-		snprintf(path, sizeof(path), "%s/spank_ddl.so", folders[i]);
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		char plain[PATH_MAX];
+
+		snprintf(path, sizeof(path), "%s/%s/spank_ddl.so", folders[i][0] == '/' ? "" : self, folders[i]);
+		if (!realpath(path, plain) || access(plain, R_OK) != 0)
+			continue;
+		json_object_set_new(slurm, "plugin", json_string(plain));
+		return;
 	}
-	json_object_set_new(slurm, "plugin", json_string(path));
 }
 
 static json_t *make_slurm(void)

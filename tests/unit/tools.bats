@@ -115,6 +115,13 @@ assert any(i["loopback"] for i in info["node"]["interfaces"])
 assert info["node"]["cpus"] >= 1'
 }
 
+@test "info finds the plugin that was installed beside the command" {
+	mkdir -p "$BATS_TEST_TMPDIR"/own/{bin,lib/x86_64-linux-gnu/slurm}
+	cp "$ddl" "$BATS_TEST_TMPDIR/own/bin/ddl"
+	touch "$BATS_TEST_TMPDIR/own/lib/x86_64-linux-gnu/slurm/spank_ddl.so"
+	"$BATS_TEST_TMPDIR/own/bin/ddl" info | grep -q "^  plugin  .* $BATS_TEST_TMPDIR/own/lib/x86_64-linux-gnu/slurm/spank_ddl.so$"
+}
+
 @test "a plan ahead of its job shows ring, crossings and all forms" {
 	run -0 "${plan[@]}"
 	grep -qx "ring 0: 0 1 6 7 12 13 2 3 8 9 14 15 4 5 10 11" <<<"$output"
