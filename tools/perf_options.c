@@ -62,7 +62,7 @@ static const struct ddl__help help[] = {
 	{ "--in-place", "input and result within one buffer" },
 	{ "--buffers KIND", "malloc (default), or ddl_mem: from ddl_mem_alloc(), which a node's ranks share" },
 	{ "--algorithm NAME", "as `ddl info` lists them (default: chosen)" },
-	{ "--explore FILE", "measure every all-reduce algorithm and write the fastest of each size, for DDL_TUNE" },
+	{ "--explore FILE", "measure every all-reduce algorithm at each size and write the times, for DDL_TUNE" },
 	{ "--rings N", "rings that share the data, 1 ... 64 (default: as planned)" },
 	{ "--transports LIST", "as `ddl info` lists them (default: all usable)" },
 	{ "--check", "compare every result with a float64 reference, and bit by bit between ranks" },
