@@ -287,11 +287,11 @@ static void fail_left(struct ddl_comm *comm, const struct ddl_request *request, 
 }
 
 /* Lets the transports send what the pass has made. The lock is held. */
-static void flush(struct ddl_comm *comm, bool all)
+static void flush(struct ddl_comm *comm)
 {
 	for (size_t t = 0; t < comm->n_transports; t++)
 		if (comm->transports[t]->ops->flush)
-			comm->transports[t]->ops->flush(comm->transports[t], all);
+			comm->transports[t]->ops->flush(comm->transports[t]);
 }
 
 /* Runs the active requests. Returns whether anything moved. The lock is held. */
@@ -328,7 +328,7 @@ static bool progress(struct ddl_comm *comm, bool ask)
 	bool any = ask && dispatch(comm);
 	pick_up(comm);
 	any |= run(comm);
-	flush(comm, false);
+	flush(comm);
 	if (any && comm->by_descriptor)
 		run(comm); /* what is written now may have been the last of a request */
 	tell_abort(comm);
@@ -418,7 +418,6 @@ static void set_sleeping(struct ddl_comm *comm, bool on)
 /* Sleeps until something happens, at most ms. The lock is held, given back while asleep and held again. */
 static void doze(struct ddl_comm *comm, int ms)
 {
-	flush(comm, true);
 	if (comm->polling) { /* another thread looks after the descriptors */
 		const struct timespec until = ddl__deadline(ms);
 		comm->waiters++;

@@ -189,10 +189,10 @@ static void world_sleep(struct world *world)
 }
 
 /* The end of an engine's pass. */
-static void rank_flush(struct rank *rank, bool all)
+static void rank_flush(struct rank *rank)
 {
 	if (rank->ops && rank->ops->flush)
-		rank->ops->flush(rank->transport, all);
+		rank->ops->flush(rank->transport);
 }
 
 /* The link to a peer, over the only rail. */
@@ -208,12 +208,12 @@ static void until(struct world *world, bool (*step)(void *), void *context)
 		bool done = step(context);
 
 		for (int i = 0; i < world->n && !done; i++) {
-			rank_flush(&world->rank[i], true);
+			rank_flush(&world->rank[i]);
 			rank_sleeping(&world->rank[i], true);
 		}
 		done = done || step(context);
 		for (int i = 0; i < world->n; i++)
-			rank_flush(&world->rank[i], !done);
+			rank_flush(&world->rank[i]);
 		if (!done)
 			world_sleep(world);
 		for (int i = 0; i < world->n; i++) {
