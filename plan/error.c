@@ -56,6 +56,10 @@ const char *ddl__error_reason(char *buffer, size_t size, int code)
 	if (code == -EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
 		snprintf(buffer, size, "%s; the limit of open files is %llu here: raise `ulimit -n` before the program starts",
 			 strerror(-code), (unsigned long long)limit.rlim_cur);
+	else if (code == -EFBIG && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+		snprintf(buffer, size,
+			 "%s; the limit of file sizes is %llu bytes here: raise `ulimit -f` before the program starts",
+			 strerror(-code), (unsigned long long)limit.rlim_cur);
 	else
 		snprintf(buffer, size, "%s", strerror(-code));
 	return buffer;

@@ -9,9 +9,11 @@
 #include "mem.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "channel.h"
@@ -33,13 +35,51 @@ static bool is_of_use(const struct ddl_comm *comm)
 	return false;
 }
 
+/*
+ * -ENOMEM unless the machine has so much memory now. What is made here is there from the start, and the kernel would rather end
+ * processes, others' too, than say that it has no more. Where the kernel does not tell, it is tried.
+ */
+static int check_room(size_t bytes, char *why, size_t size)
+{
+	unsigned long long kib, available = 0, swap = 0;
+	char line[128];
+	FILE *in = fopen("/proc/meminfo", "re");
+	if (!in)
+		return 0;
+	while (fgets(line, sizeof(line), in)) {
+		if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
+			available = kib;
+		else if (sscanf(line, "SwapFree: %llu", &kib) == 1)
+			swap = kib;
+	}
+	fclose(in);
+	if (available == 0 || bytes / 1024 < available + swap)
+		return 0;
+	snprintf(why, size, "%llu KiB are available there", available + swap);
+	return -ENOMEM;
+}
+
+/* Half of the descriptors stay for connections: memory that takes one more is not worth it. */
+static bool leaves_descriptors(int fd)
+{
+	struct rlimit limit;
+	return getrlimit(RLIMIT_NOFILE, &limit) || (rlim_t)fd < limit.rlim_cur / 2;
+}
+
 static int map_shared(struct ddl__window *window)
 {
-	void *at;
-	int rc = ddl__memfd_make("ddl-mem", window->size, MAP_POPULATE, &window->fd, &at);
-	if (rc == 0)
-		window->memory = at;
-	return rc;
+	void *memory;
+	int fd, rc = ddl__memfd_make("ddl-mem", window->size, MAP_POPULATE, &fd, &memory);
+	if (rc == 0 && !leaves_descriptors(fd)) {
+		munmap(memory, window->size);
+		close(fd);
+		rc = -EMFILE;
+	}
+	if (rc < 0)
+		return rc;
+	window->fd = fd;
+	window->memory = memory;
+	return 0;
 }
 
 static int map_private(struct ddl__window *window)
@@ -75,12 +115,15 @@ int ddl_mem_alloc(struct ddl_comm *comm, size_t bytes, void **memory, struct ddl
 	if (!window)
 		return ddl__error_memory(err);
 	window->size = whole_pages(bytes);
-	rc = is_of_use(comm) ? map_shared(window) : -EOPNOTSUPP;
-	rc = rc < 0 ? map_private(window) : rc; /* no more descriptors, or a small limit: it is memory all the same */
+	rc = check_room(window->size, why, sizeof(why));
+	if (rc == 0 && (!is_of_use(comm) || map_shared(window) < 0)) {
+		rc = map_private(window); /* no more descriptors, or a small limit: it is memory all the same */
+		ddl__error_reason(why, sizeof(why), rc);
+	}
 	if (rc < 0) {
 		free(window);
 		return ddl__error_set(err, rc, "rank %d on node %s has no memory for %zu bytes: %s", comm->rank,
-				      ddl_comm_node_name(comm, comm->rank), bytes, ddl__error_reason(why, sizeof(why), rc));
+				      ddl_comm_node_name(comm, comm->rank), bytes, why);
 	}
 	pthread_mutex_lock(&comm->lock);
 	window->id = ++comm->n_windows;

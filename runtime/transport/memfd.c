@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,9 +28,12 @@ int ddl__memfd_map(int fd, size_t size, int flags, void **memory)
 
 int ddl__memfd_make(const char *name, size_t size, int flags, int *fd, void **memory)
 {
-	int made = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int rc;
+	struct rlimit limit;
+	int made, rc;
 
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur)
+		return -EFBIG; /* to try would end the process: SIGXFSZ */
+	made = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (made < 0)
 		return -errno;
 	do

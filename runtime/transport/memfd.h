@@ -10,7 +10,7 @@
 
 /*
  * Makes a memfd of size bytes, all of them there, seals its size, and maps it. flags: of mmap, beside MAP_SHARED. Returns 0 or
- * negative errno.
+ * negative errno; -EFBIG: more than RLIMIT_FSIZE.
  */
 int ddl__memfd_make(const char *name, size_t size, int flags, int *fd, void **memory);
 

@@ -46,6 +46,8 @@ void ddl__windows_show(struct ddl__link *link, struct ddl__windows *windows, con
 	while (shown && shown->id != window->id)
 		shown = shown->next;
 	if (!shown) {
+		if (windows->n_shown >= DDL__WINDOWS_MAX)
+			return; /* the peer would take it for a fault */
 		shown = calloc(1, sizeof(*shown));
 		if (!shown)
 			return;
@@ -56,6 +58,7 @@ void ddl__windows_show(struct ddl__link *link, struct ddl__windows *windows, con
 			return;
 		}
 		windows->shown = shown;
+		windows->n_shown++;
 	}
 	if (shown->fd >= 0 && may_say(link) && send_window(link, shown) == 0)
 		link->mesh->ops->pump(link);
@@ -86,6 +89,7 @@ void ddl__windows_hide(struct ddl__link *link, struct ddl__windows *windows, uin
 		if (shown->id != id)
 			continue;
 		*at = shown->next;
+		windows->n_shown--;
 		if (shown->fd < 0) {
 			say(link, DDL__FRAME_HIDE, id);
 			if (may_say(link))

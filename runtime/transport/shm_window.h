@@ -48,7 +48,7 @@ struct ddl__seen { /* a window of the peer's */
 struct ddl__windows { /* of a link; all zero: none */
 	struct ddl__shown *shown;
 	struct ddl__seen *seen; /* the one used last first */
-	size_t n_seen;
+	size_t n_shown, n_seen;
 };
 
 /* See struct ddl__transport_ops: show and hide, for one link. */

@@ -12,10 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine.h"
+#include "mem.h"
 
 enum { RANKS_MAX = 4, KEYS_MAX = 256, COUNT_MAX = 300000, MARGIN = 64, ROUNDS = 14 };
 
@@ -427,6 +429,67 @@ static void two_ranks_copy_nothing_over_shared_memory(void **state)
 	assert_true(shared > 0 && shared % 4 == 0);
 }
 
+static void limit(int what, rlim_t to, struct rlimit *before)
+{
+	struct rlimit now;
+
+	getrlimit(what, before);
+	now = *before;
+	now.rlim_cur = to;
+	setrlimit(what, &now);
+}
+
+/* Under a limit, such memory is plain memory: nobody is ended by a signal, and descriptors are left for connections. */
+static void *limited(struct rank *rank)
+{
+	const struct call call = { "ring", DDL_FLOAT32, DDL_SUM, 65536, 1, 1, 0, 1 };
+	struct rlimit before;
+	struct ddl_request *request;
+	struct ddl_error err = { 0 };
+	void *memory[KEYS_MAX] = { NULL };
+
+	pthread_barrier_wait(&rank->world->barrier);
+	if (rank->rank == 0) {
+		limit(RLIMIT_FSIZE, 65536, &before);
+		if (ddl_mem_alloc(rank->comm, call.count * 4, &memory[0], &err) < 0)
+			complain(rank, err.text, 0);
+		else if (ddl__mem_find(rank->comm, memory[0], 1))
+			complain(rank, "the limit of file sizes is not as small as thought", 0);
+		setrlimit(RLIMIT_FSIZE, &before);
+		limit(RLIMIT_NOFILE, KEYS_MAX, &before);
+		for (int i = 1; i < KEYS_MAX; i++)
+			if (ddl_mem_alloc(rank->comm, 4096, &memory[i], &err) < 0)
+				complain(rank, err.text, 0);
+		if (!ddl__mem_find(rank->comm, memory[1], 1) || ddl__mem_find(rank->comm, memory[KEYS_MAX - 1], 1))
+			complain(rank, "not half of the descriptors are for memory", 0);
+	}
+	pthread_barrier_wait(&rank->world->barrier);
+	if (rank->rank && ddl_mem_alloc(rank->comm, call.count * 4, &memory[0], &err) < 0)
+		complain(rank, err.text, 0);
+	if (create(rank, &call, memory[0], memory[0], &request) < 0) {
+		complain(rank, "no request under a limit of descriptors", 0);
+	} else {
+		fill(memory[0], &call, 1);
+		if (reduce(rank, &call, request, memory[0], memory[0]))
+			complain(rank, "an all-reduce failed under a limit of descriptors", 0);
+		ddl_request_free(request);
+	}
+	for (int i = 0; i < KEYS_MAX; i++)
+		if (ddl_mem_free(rank->comm, memory[i]))
+			complain(rank, "memory was not freed", 0);
+	pthread_barrier_wait(&rank->world->barrier);
+	if (rank->rank == 0)
+		setrlimit(RLIMIT_NOFILE, &before);
+	return NULL;
+}
+
+static void limits_of_files_and_descriptors_end_nobody(void **state)
+{
+	uint64_t shared;
+
+	run_ranks(2, "shm", 1, limited, &shared);
+}
+
 /* ---- alone ---- */
 
 static void a_process_alone_gets_plain_memory(void **state)
@@ -449,6 +512,8 @@ static void a_process_alone_gets_plain_memory(void **state)
 	assert_non_null(strstr(err.text, "larger than memory"));
 	assert_int_equal(ddl_mem_alloc(comm, SIZE_MAX / 4, &(void *){ NULL }, &err), -ENOMEM);
 	assert_non_null(strstr(err.text, "has no memory for"));
+	assert_int_equal(ddl_mem_alloc(comm, 2 * (size_t)sysconf(_SC_PHYS_PAGES) * 4096, &(void *){ NULL }, &err), -ENOMEM);
+	assert_non_null(strstr(err.text, "are available there")); /* and nothing was touched: the kernel would end processes */
 	child = fork();
 	if (child == 0)
 		_exit(((char *)memory)[5] == 1 && ddl_mem_free(comm, memory) == 0 && ((char *)memory)[5] == 1 ? 0 : 1);
@@ -462,6 +527,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(where_buffers_lie_changes_no_bit),
 		cmocka_unit_test(two_ranks_copy_nothing_over_shared_memory),
+		cmocka_unit_test(limits_of_files_and_descriptors_end_nobody),
 		cmocka_unit_test(a_process_alone_gets_plain_memory),
 	};
 

@@ -89,6 +89,23 @@ static void pair_close(struct pair *p)
 	drop_window(&p->window[1]);
 }
 
+static void test_more_windows_than_the_peer_takes_are_not_shown(void **state)
+{
+	struct pair p;
+
+	pair_open(&p);
+	until(&p.world, has_credit, p.tx);
+	windows_of(&p, 0)->n_shown = DDL__WINDOWS_MAX;
+	OPS->show(p.world.rank[0].transport, 1, &p.window[0]);
+	assert_null(windows_of(&p, 0)->shown);
+	windows_of(&p, 0)->n_shown = 0;
+	show_both(&p);
+	assert_int_equal(windows_of(&p, 0)->n_shown, 1);
+	OPS->hide(p.world.rank[0].transport, &p.window[0]);
+	assert_int_equal(windows_of(&p, 0)->n_shown, 0);
+	pair_close(&p);
+}
+
 static void test_a_lent_slice_is_read_where_it_lies(void **state)
 {
 	struct pair p;
@@ -288,7 +305,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_a_lent_slice_is_read_where_it_lies),      CASE(test_a_placed_slice_is_where_it_was_granted),
 		CASE(test_what_is_hidden_is_unmapped_and_not_lent), CASE(test_a_slice_that_lies_nowhere_is_a_loss),
-		CASE(test_windows_in_a_wrong_form_are_refused),
+		CASE(test_windows_in_a_wrong_form_are_refused),     CASE(test_more_windows_than_the_peer_takes_are_not_shown),
 	};
 
 	return cmocka_run_group_tests_name("shm_window", tests, NULL, NULL);
