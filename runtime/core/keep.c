@@ -17,6 +17,8 @@
 #include "log.h"
 #include "plan.h"
 
+#define PREFIX "measured-"
+
 enum { OLD_S = 7 * 24 * 3600, LOOKED_AT = 1000 };
 
 /* The folder, made where it is missing. Returns its descriptor; negative: there is none. */
@@ -47,26 +49,33 @@ static void name_file(const char *plan_text, char *name, size_t size)
 	uint64_t digest = ddl__plan_digest(tree ? tree : plan_text, strlen(tree ? tree : plan_text));
 	for (size_t i = 0; i < 2; i++)
 		digest = digest * 31 + (way[i] ? ddl__plan_digest(way[i], strlen(way[i])) : 0);
-	snprintf(name, size, "measured-%016llx", (unsigned long long)digest);
+	snprintf(name, size, PREFIX "%016llx", (unsigned long long)digest);
+}
+
+/* Whether it is a file of this user's. */
+static bool is_ours(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && st->st_uid == geteuid();
 }
 
 void ddl__keep_read(const char *plan_text, char *text, size_t size)
 {
 	char name[128];
 	int folder = open_folder();
+	struct stat st;
 	text[0] = '\0';
 	if (folder < 0)
 		return;
 	name_file(plan_text, name, sizeof(name));
-	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	ssize_t got = fd < 0 ? -1 : read(fd, text, size - 1);
+	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); /* a pipe there shall not hold us up */
+	ssize_t got = fd < 0 || fstat(fd, &st) || !is_ours(&st) ? -1 : read(fd, text, size - 1);
 	text[got > 0 ? got : 0] = '\0';
 	if (fd >= 0)
 		close(fd);
 	close(folder);
 }
 
-/* Removes old files. Takes the descriptor over. */
+/* Removes old files that were kept; whatever else lies in the folder stays. Takes the descriptor over. */
 static void tidy(int folder)
 {
 	DIR *dir = fdopendir(folder);
@@ -77,7 +86,8 @@ static void tidy(int folder)
 		return;
 	}
 	for (int i = 0; i < LOOKED_AT && (entry = readdir(dir)); i++)
-		if (fstatat(folder, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+		if (strncmp(entry->d_name, PREFIX, sizeof(PREFIX) - 1) == 0 &&
+		    fstatat(folder, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && is_ours(&st) &&
 		    time(NULL) - st.st_mtime > OLD_S)
 			unlinkat(folder, entry->d_name, 0);
 	closedir(dir);
