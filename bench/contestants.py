@@ -4,6 +4,7 @@
 A contestant that is missing, does not build, fails, takes too long or computes something wrong is left out with one sentence.
 """
 
+import ctypes
 import dataclasses
 import glob
 import json
@@ -72,8 +73,45 @@ def environment(extra=None):
 # --- running ---
 
 
+def adopt_orphans():
+    """Makes processes whose parent ends children of ours, so that stop() finds what a launcher leaves behind."""
+    PR_SET_CHILD_SUBREAPER = 36
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    except (OSError, AttributeError):
+        pass  # another system than Linux: what is left is left
+
+
+def children():
+    """The numbers of this process's children."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+                if f.read().rpartition(")")[2].split()[1] == str(os.getpid()):
+                    found.add(int(pid))
+        except (OSError, IndexError):
+            pass
+    return found
+
+
+def end_orphans(known, patience=3.0):
+    """Ends our children but for those known; their own come to us in turn. A child's number stays its own until we reap it."""
+    end = time.monotonic() + patience
+    left = children() - known
+    while left and time.monotonic() < end:
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+            except (ProcessLookupError, ChildProcessError):
+                pass
+        time.sleep(0.01)
+        left = children() - known
+
+
 def stop(processes):
-    """Ends process groups that start() made, asking first, so that a launcher can end its ranks."""
+    """Ends process groups that execute() made, asking first, so that a launcher can end its ranks."""
     for sig, patience in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0)):
         alive = [p for p in processes if p.poll() is None]
         for p in alive:
@@ -91,7 +129,8 @@ def stop(processes):
 
 def execute(commands, timeout_s, env=None, cwd=None):
     """Runs commands at the same time to their end. Returns their output together; raises Failure."""
-    processes = []
+    adopt_orphans()
+    processes, others = [], children()
     with tempfile.TemporaryFile() as log:
         try:
             for command in commands:
@@ -110,6 +149,7 @@ def execute(commands, timeout_s, env=None, cwd=None):
             raise Failure(f"cannot start {commands[len(processes)][0]}: {e.strerror}") from e
         finally:
             stop(processes)
+            end_orphans(others | {p.pid for p in processes})
         log.seek(0)
         output = log.read().decode(errors="replace")
     if bad:

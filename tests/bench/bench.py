@@ -92,6 +92,25 @@ class Harness(unittest.TestCase):
             contestants.run_contestant(fake("hang"), Case(2, [8], timeout_s=1))
         self.assertEqual(running(), [])
 
+    def test_what_a_launcher_leaves_behind_is_ended_and_no_other_child(self):
+        bystander = subprocess.Popen(["sleep", "60"])
+        try:
+            orphan = ["sh", "-c", f"FAKE=hang setsid {PROGRAM} --sizes 8 --rank 0 --size 2 --limit-s 50 --folder . & exit $0"]
+            for status in ("0", "3"):
+                with self.subTest(status=status):
+                    try:
+                        contestants.execute([[*orphan, status]], 20, cwd=WORK)
+                    except Failure:
+                        pass
+                    self.assertEqual(running(), [])
+            with self.assertRaisesRegex(Failure, "not done"):
+                contestants.execute([["sh", "-c", "setsid sleep 61 & setsid setsid sleep 61 & wait"]], 0.3)
+            self.assertEqual(contestants.children(), {bystander.pid})
+            self.assertIsNone(bystander.poll())
+        finally:
+            bystander.kill()
+            bystander.wait()
+
     def test_a_run_leaves_no_file(self):
         before = set(os.listdir("/dev/shm")) | set(os.listdir(tempfile.gettempdir()))
         for fault in ("", "die"):
