@@ -279,10 +279,7 @@ static int start_observing(struct ddl_comm *comm, unsigned wanted, struct ddl_er
 /* Dimensions that were given for a whole job say nothing of a part with another number of ranks: those of the tree count there. */
 static void drop_dims(struct ddl__options *options, int size)
 {
-	uint64_t product = 1;
-	for (uint32_t i = 0; i < options->n_dims; i++)
-		product *= options->dims[i];
-	if (product != (uint64_t)size)
+	if (ddl__dims_ranks(options->dims, options->n_dims) != (uint64_t)size)
 		options->n_dims = 0;
 }
 

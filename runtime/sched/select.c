@@ -130,15 +130,21 @@ int ddl__select(enum ddl__collective collective, const char *wanted, struct ddl_
 			      names);
 }
 
-int ddl__dims_check(const uint32_t *dims, uint32_t n, int n_ranks, struct ddl_error *err)
+uint64_t ddl__dims_ranks(const uint32_t *dims, uint32_t n)
 {
 	uint64_t product = 1;
-	char given[256] = "", factors[256] = "";
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n; i++)
 		if (__builtin_mul_overflow(product, dims[i], &product))
-			product = UINT64_MAX;
+			return UINT64_MAX;
+	return product;
+}
+
+int ddl__dims_check(const uint32_t *dims, uint32_t n, int n_ranks, struct ddl_error *err)
+{
+	const uint64_t product = ddl__dims_ranks(dims, n);
+	char given[256] = "", factors[256] = "";
+	for (uint32_t i = 0; i < n; i++)
 		snprintf(given + strlen(given), sizeof(given) - strlen(given), "%s%u", i ? "x" : "", dims[i]);
-	}
 	if (n == 0 || product == (uint64_t)n_ranks)
 		return 0;
 	for (int left = n_ranks, factor = 2; left > 1; left % factor ? factor++ : (left /= factor))

@@ -55,6 +55,9 @@ int ddl__dims_check(const uint32_t *dims, uint32_t n, int n_ranks, struct ddl_er
 /* Its name; text: DDL__CANDIDATE_TEXT_SIZE bytes. Returns text. */
 char *ddl__candidate_text(const struct ddl__candidate *candidate, char *text);
 
+/* The ranks that dimensions make up, their product; UINT64_MAX: more than that. */
+uint64_t ddl__dims_ranks(const uint32_t *dims, uint32_t n);
+
 bool ddl__candidate_same(const struct ddl__candidate *a, const struct ddl__candidate *b);
 
 /* Its schedule: multiring's dimensions are the candidate's own, else those of the plan's options. Sets build's. */

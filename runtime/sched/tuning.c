@@ -25,6 +25,11 @@ bool ddl__tuning_fits(const struct ddl__tuning *tuning, const struct ddl__model 
 {
 	struct ddl__tuning here;
 	ddl__tuning_init(&here, model);
+	for (size_t i = 0; i < tuning->n; i++) {
+		const struct ddl__candidate *c = &tuning->at[i].candidate;
+		if (c->n_dims && ddl__dims_ranks(c->dims, c->n_dims) != model->n_ranks)
+			return false; /* nobody measured that */
+	}
 	return here.n_levels == tuning->n_levels && memcmp(here.ranks, tuning->ranks, sizeof(here.ranks)) == 0;
 }
 
@@ -59,6 +64,14 @@ int ddl__tuning_add(struct ddl__tuning *tuning, uint64_t bytes, const struct ddl
 	return 0;
 }
 
+/* A number in digits alone. */
+static int read_number(const char *word, unsigned long long *number)
+{
+	errno = 0;
+	*number = strtoull(word, NULL, 10);
+	return word[strspn(word, "0123456789")] || errno ? -EBADMSG : 0;
+}
+
 static int read_shape(char *words, struct ddl__tuning *tuning)
 {
 	char *save = NULL;
@@ -75,9 +88,10 @@ static int read_shape(char *words, struct ddl__tuning *tuning)
 static int read_size(char *words, struct ddl__tuning *tuning)
 {
 	struct ddl__candidate candidate;
-	char name[DDL__CANDIDATE_TEXT_SIZE], rest;
+	char name[DDL__CANDIDATE_TEXT_SIZE], bytes_word[24], ns_word[24], rest;
 	unsigned long long bytes, ns;
-	if (sscanf(words, "%llu %63s %llu %c", &bytes, name, &ns, &rest) != 3 || bytes == 0 || ns == 0)
+	if (sscanf(words, "%23s %63s %23s %c", bytes_word, name, ns_word, &rest) != 3 || read_number(bytes_word, &bytes) < 0 ||
+	    read_number(ns_word, &ns) < 0 || bytes == 0 || ns == 0)
 		return -EBADMSG;
 	if (ddl__select(DDL__ALLREDUCE, name, &candidate, NULL) < 0)
 		return -EBADMSG;

@@ -48,6 +48,27 @@ static void it_holds_for_its_shape_only(void **state)
 	assert_false(ddl__tuning_fits(&tuning, &other));
 }
 
+static void dimensions_that_do_not_make_up_the_ranks_do_not_fit(void **state)
+{
+	static const struct {
+		const char *name;
+		bool fits;
+	} cases[] = { { "multiring", true },
+		      { "multiring:2x8", true },
+		      { "multiring:3x5", false },
+		      { "multiring:65536x65536x65536x65536", false },
+		      { "multiring:2147483647x2147483647x2147483647x16", false } };
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		static struct ddl__tuning tuning;
+		struct ddl__model model = shape(2, 6, 16);
+		struct ddl__candidate candidate;
+		ddl__tuning_init(&tuning, &model);
+		assert_int_equal(ddl__select(DDL__ALLREDUCE, cases[i].name, &candidate, NULL), 0);
+		assert_int_equal(ddl__tuning_add(&tuning, 64, &candidate, 10), 0);
+		assert_int_equal(ddl__tuning_fits(&tuning, &model), cases[i].fits);
+	}
+}
+
 static void a_size_finds_its_nearest_by_ratio(void **state)
 {
 	static const struct {
@@ -132,6 +153,10 @@ static void broken_texts_are_refused_with_the_line(void **state)
 		"# ddl tuning 1\nranks 2\nranks 2\n",
 		"# ddl tuning 1\nranks 2\nallreduce 8 magic 1\n",
 		"# ddl tuning 1\nranks 2\nallreduce 0 ring 1\n",
+		"# ddl tuning 1\nranks 2\nallreduce -8 ring 1\n",
+		"# ddl tuning 1\nranks 2\nallreduce 8 ring -1\n",
+		"# ddl tuning 1\nranks 2\nallreduce 99999999999999999999 ring 1\n",
+		"# ddl tuning 1\nranks 2\nallreduce 8 ring 99999999999999999999999999999999\n",
 		"# ddl tuning 1\nranks 2\nallreduce 8 ring x\n",
 		"# ddl tuning 1\nranks 2\nallreduce 8 ring 0\n",
 		"# ddl tuning 1\nranks 2\nallreduce 8 multiring:x 1\n",
@@ -156,6 +181,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_written_is_read_again),
 		cmocka_unit_test(it_holds_for_its_shape_only),
+		cmocka_unit_test(dimensions_that_do_not_make_up_the_ranks_do_not_fit),
 		cmocka_unit_test(a_size_finds_its_nearest_by_ratio),
 		cmocka_unit_test(the_shorter_of_two_times_stays),
 		cmocka_unit_test(times_between_sizes_are_on_the_line_through_both),
