@@ -107,6 +107,17 @@ static int explore_row(struct ddl__perf *perf, struct ddl__perf_options *options
 	return rc;
 }
 
+/* Before all the work: whether the file can be written. What is there stays until then. */
+static int try_file(const char *path, struct ddl_error *err)
+{
+	FILE *out = fopen(path, "ae");
+
+	if (!out)
+		return ddl__error_set(err, -errno, "the tuning file '%.200s' cannot be written (%s)", path, strerror(errno));
+	fclose(out);
+	return 0;
+}
+
 static int write_file(const char *path, const struct ddl__tuning *tuning, struct ddl_error *err)
 {
 	FILE *out = fopen(path, "we");
@@ -131,6 +142,8 @@ int ddl__perf_explore(struct ddl__perf *perf, struct ddl__perf_options *options,
 	ddl__model_init(&model, s->comm->layout);
 	if (rc == 0)
 		ddl__tuning_init(tuning, &model);
+	if (rc == 0 && s->output)
+		rc = try_file(options->explore, err);
 	if (rc == 0 && s->output)
 		ddl__perf_output_begin(s->output);
 	for (size_t i = 0; rc == 0 && i < s->n_rows; i++)

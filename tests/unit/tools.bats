@@ -71,7 +71,6 @@ ranks() {
 	expect_refusal 2 'the mode "bogus" is not known' "$ddl" plan --ddl bogus
 	expect_refusal 2 "distribution 'odd' does not exist" "$ddl" plan --distribution odd
 	expect_refusal 2 "--size goes with --explain or --traffic" "${plan[@]}" --size 8
-	expect_refusal 2 "--algorithm goes with --traffic" "${plan[@]}" --explain --algorithm ring
 }
 
 @test "what cannot be done is one sentence and status 1" {
@@ -280,6 +279,9 @@ assert [u["rank_order_up"] for u in plan["uplinks"]] == [3, 3, 2]'
 	printf '# ddl tuning 1\nranks 3 3\nallreduce 8 tree 1\n' >"$BATS_TEST_TMPDIR/tree"
 	DDL_TUNE=$BATS_TEST_TMPDIR/tree ranks 3 allreduce --sizes 64K --iters 1 --csv
 	grep -q ,tree, "$BATS_TEST_TMPDIR/out.0"
+	mkdir "$BATS_TEST_TMPDIR/folder"
+	expect_refusal 1 "folder' cannot be written (Is a directory)" \
+		"$ddl" perf allreduce --sizes 8 --iters 2 --explore "$BATS_TEST_TMPDIR/folder"
 	expect_refusal 2 "--explore goes with allreduce" "$ddl" perf broadcast --explore "$BATS_TEST_TMPDIR/tuning"
 }
 
