@@ -30,7 +30,8 @@ const char *ddl__error_word(char *buffer, size_t size, const char *word, size_t 
 #define DDL__REASON_SIZE 192 /* bytes that a reason needs at most */
 
 /*
- * What a negative errno says, like strerror(); too many open files and too large a file with the limit and the remedy. Returns buffer, as above.
+ * What a negative errno says, like strerror(); too many open files and too large a file with the limit and the remedy. Returns
+ * buffer, as above.
  */
 const char *ddl__error_reason(char *buffer, size_t size, int code);
 
