@@ -197,6 +197,13 @@ static void on_aborted(void *context, int peer, int code, const char *text)
 	}
 }
 
+static void on_stranger(void *context, const char *what)
+{
+	const struct ddl_comm *comm = context;
+	ddl__log(DDL__LOG_WARNING, "rank %d on node %s: %s; more of these are not told", comm->rank,
+		 ddl_comm_node_name(comm, comm->rank), what);
+}
+
 /* ---- progress ---- */
 
 /* Enters a started request in the active list, by priority, equal ones in order of starts. The lock is held. */
@@ -666,4 +673,5 @@ const struct ddl__events ddl__engine_events = {
 	.lost = on_lost,
 	.left = on_left,
 	.aborted = on_aborted,
+	.stranger = on_stranger,
 };

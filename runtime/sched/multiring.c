@@ -11,6 +11,7 @@
  * elements last.
  *
  * A rank's rings hang together as a tree: the chunk that it owns after one ring is cut into the intervals of the rings above it.
+ * `rings` here are parts of the data, each with rings of its own.
  * A ring has two lanes, down (reduce-scatter) and up (all-gather), so that while one piece is on level 1 the next is on level 0; a
  * top ring has one lane that does both. Waits: down on the ring below, up on all rings above.
  */
@@ -311,13 +312,12 @@ static int emit(struct maker *m)
 	return 0;
 }
 
-int ddl__build_multiring(const struct ddl__build *build, struct ddl__schedule **schedule)
+/* One part: all rings of it. */
+static int build_part(const struct ddl__build *build, struct ddl__schedule **schedule)
 {
 	struct maker m = { .build = build };
 	struct ddl__group *root = NULL;
 	struct partition none = { 0 };
-	if (build->layout->n_ranks == 1 || build->count == 0)
-		return ddl__build_ring(build, schedule);
 	int rc = build->n_dims ? ddl__groups_from_dims(build->layout, 0, build->dims, build->n_dims, &root)
 			       : ddl__groups_from_layout(build->layout, 0, &root);
 	rc = rc ? rc : divide(&m, root, true, &none);
@@ -332,4 +332,11 @@ int ddl__build_multiring(const struct ddl__build *build, struct ddl__schedule **
 	}
 	*schedule = m.schedule;
 	return 0;
+}
+
+int ddl__build_multiring(const struct ddl__build *build, struct ddl__schedule **schedule)
+{
+	if (build->layout->n_ranks == 1 || build->count == 0)
+		return ddl__build_ring(build, schedule);
+	return ddl__build_parts(build, build_part, schedule);
 }

@@ -142,7 +142,7 @@ void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t
 /*
  * Builders, one algorithm a file. Each is a pure function. Returns 0; -ENOMEM; -EOPNOTSUPP (not for this count or layout).
  *   ring           all-reduce: reduce-scatter and all-gather around a ring, pipelined; `rings` rings share the data
- *   multiring      all-reduce: reduce-scatter level by level, all-gather back, pipelined
+ *   multiring      all-reduce: reduce-scatter level by level, all-gather back, pipelined; `rings` parts of the data
  *   doubling       all-reduce: log2 N rounds in which whole values are exchanged, for short messages
  *   halving        all-reduce: recursive halving and doubling, 2 log2 N rounds
  *   tree           all-reduce: reduced and broadcast along two binary trees, pipelined
@@ -162,6 +162,13 @@ void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t
  *   dissemination  barrier: ceil(log2 N) rounds, round k to the rank 2^k further in ring order
  */
 int ddl__build_ring(const struct ddl__build *build, struct ddl__schedule **schedule);
+
+/*
+ * An all-reduce of `rings` parts of the data, each built by one(), which must give every part the same lanes; one part where they
+ * would be very short.
+ */
+int ddl__build_parts(const struct ddl__build *build, int (*one)(const struct ddl__build *build, struct ddl__schedule **schedule),
+		     struct ddl__schedule **schedule);
 int ddl__build_multiring(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_doubling(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_halving(const struct ddl__build *build, struct ddl__schedule **schedule);

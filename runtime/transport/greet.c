@@ -8,6 +8,9 @@
  * deadline: the other end may have been too busy to answer in time.
  */
 #include <errno.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -225,10 +228,34 @@ static void leave_slot(struct ddl__stranger *stranger)
 		ddl__greet_listen(mesh, true);
 }
 
-static void send_away(struct ddl__stranger *stranger)
+/* Tells of the first stranger: who may come at any rate, such as a port scanner, must not fill a log. */
+static void tell_stranger(const struct ddl__stranger *stranger, const char *why)
+{
+	struct ddl__mesh *mesh = stranger->mesh;
+	struct sockaddr_storage from = { .ss_family = AF_UNSPEC };
+	socklen_t size = sizeof(from);
+	char host[INET6_ADDRSTRLEN] = "", text[192];
+
+	if (mesh->stranger_told || !mesh->events->stranger)
+		return;
+	mesh->stranger_told = true;
+	getpeername(stranger->stream->fd, (struct sockaddr *)&from, &size);
+	if (from.ss_family == AF_INET)
+		inet_ntop(AF_INET, &((const struct sockaddr_in *)&from)->sin_addr, host, sizeof(host));
+	else if (from.ss_family == AF_INET6)
+		inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)&from)->sin6_addr, host, sizeof(host));
+	snprintf(text, sizeof(text), "a connection over %s from %s that is no rank's was closed: %s", mesh->ops->transport->name,
+		 *host ? host : "this machine", why);
+	mesh->events->stranger(mesh->context, text);
+}
+
+/* why: what is wrong with it; NULL: nothing. */
+static void send_away(struct ddl__stranger *stranger, const char *why)
 {
 	struct ddl__mesh *mesh = stranger->mesh;
 
+	if (why)
+		tell_stranger(stranger, why);
 	ddl__mesh_watch(mesh, stranger->stream->fd, &stranger->source, 0, &stranger->watched);
 	ddl__stream_destroy(stranger->stream);
 	mesh->n_dropped++;
@@ -298,7 +325,7 @@ static void adopt(struct ddl__stranger *stranger)
 	int rc;
 
 	if (!link || (link->state != DDL__LINK_IDLE && link->state != DDL__LINK_WAITING)) {
-		send_away(stranger);
+		send_away(stranger, NULL);
 		return;
 	}
 	ddl__mesh_watch(mesh, stranger->stream->fd, &stranger->source, 0, &stranger->watched);
@@ -324,7 +351,9 @@ static void hear(struct ddl__stranger *stranger)
 	if (rc == 1)
 		adopt(stranger);
 	else if (rc < 0)
-		send_away(stranger);
+		send_away(stranger, rc == -EPROTO    ? "it does not know this job's secret"
+				    : rc == -EBADMSG ? "it speaks another protocol, or means another job"
+						     : "it ended before it had proved itself");
 }
 
 static void stranger_ready(struct ddl__poll_source *source, uint32_t events)
@@ -359,7 +388,7 @@ static void take_in(struct ddl__mesh *mesh, int fd)
 	mesh->n_strangers++;
 	ddl__mesh_due(mesh, stranger->deadline_ns);
 	if (ddl__mesh_watch(mesh, fd, &stranger->source, EPOLLIN, &stranger->watched))
-		send_away(stranger);
+		send_away(stranger, NULL);
 }
 
 /* Makes sure that a slot is free: false when all are taken by strangers that may well be peers. */
@@ -379,7 +408,7 @@ static bool have_slot(struct ddl__mesh *mesh)
 		return false;
 	hear(oldest);
 	if (oldest->stream && !oldest->greeted)
-		send_away(oldest);
+		send_away(oldest, "it said nothing, and there were many");
 	return mesh->n_strangers < DDL__MESH_STRANGERS;
 }
 
@@ -429,7 +458,7 @@ void ddl__greet_strangers(struct ddl__mesh *mesh)
 		}
 		hear(stranger); /* the answer may be there, and we are late */
 		if (stranger->stream)
-			send_away(stranger);
+			send_away(stranger, "it did not prove itself in time");
 	}
 }
 
@@ -437,5 +466,5 @@ void ddl__greet_close(struct ddl__mesh *mesh)
 {
 	for (size_t i = 0; i < DDL__MESH_STRANGERS; i++)
 		if (mesh->strangers[i].stream)
-			send_away(&mesh->strangers[i]);
+			send_away(&mesh->strangers[i], NULL);
 }

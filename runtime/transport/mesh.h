@@ -207,6 +207,7 @@ struct ddl__mesh { /* first field of a transport's own struct */
 	size_t n_strangers;
 	uint32_t stranger_ms; /* time they have to prove themselves */
 	uint64_t n_dropped;   /* strangers that were sent away */
+	bool stranger_told;   /* the engine knows that there are some */
 	uint32_t grants;      /* lanes ever announced */
 	bool telling;         /* within a ready() of ours */
 	size_t untold;        /* links down that the engine does not know of */

@@ -76,6 +76,8 @@ struct ddl__events { /* what a transport tells the engine; called under the engi
 	void (*left)(void *context, int peer);
 	/* A peer aborted the communicator and says why. */
 	void (*aborted)(void *context, int peer, int code, const char *text);
+	/* Somebody who is no peer connected and was sent away; what: who and why, a clause. Said once. NULL: nobody wants to know. */
+	void (*stranger)(void *context, const char *what);
 };
 
 struct ddl__transport_config {
