@@ -73,6 +73,8 @@ int ddl__parser_feed(struct ddl__parser *parser, const struct ddl__frame_sink *s
 			parser->have += take;
 			if (parser->have == header)
 				rc = take_header(parser, sink, context);
+			else if (parser->have >= sizeof(parser->frame.magic) && parser->frame.magic != DDL__FRAME_MAGIC)
+				rc = -EBADMSG; /* who speaks another protocol may never send a whole header */
 		} else {
 			size_t left = header + parser->frame.bytes - parser->have;
 

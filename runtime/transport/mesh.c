@@ -482,6 +482,7 @@ static int attach_peer(struct ddl__mesh *mesh, int rank, const struct ddl__peer 
 	struct ddl__mesh_address head;
 	uint8_t *own;
 	size_t size;
+	bool here;
 
 	if (!peer->address || rank == mesh->rank)
 		return 0;
@@ -493,6 +494,7 @@ static int attach_peer(struct ddl__mesh *mesh, int rank, const struct ddl__peer 
 				      "The %s address that rank %d published is malformed; all ranks need the same version of DDL.",
 				      mesh->ops->transport->name, rank);
 	own = *copy;
+	here = !peer->machine || !*peer->machine || strcmp(peer->machine, mesh->machine) == 0;
 	size = peer->size - sizeof(head);
 	memcpy(own, (const uint8_t *)peer->address + sizeof(head), size);
 	*copy += size;
@@ -501,8 +503,8 @@ static int attach_peer(struct ddl__mesh *mesh, int rank, const struct ddl__peer 
 			.own = own,
 			.size = size,
 			.instance = head.instance,
-			.rails = mesh->ops->rails ? mesh->ops->rails(mesh, own, size) : 1,
-			.here = !peer->machine || strcmp(peer->machine, mesh->machine) == 0,
+			.rails = mesh->ops->rails ? mesh->ops->rails(mesh, own, size, here) : 1,
+			.here = here,
 		};
 	return 0;
 }

@@ -157,8 +157,8 @@ struct ddl__mesh_ops { /* what differs */
 		      struct ddl_error *err);
 	/* Whether that own part of a peer's address is well-formed and can be reached from ours. Symmetric. */
 	bool (*reaches)(const struct ddl__mesh *mesh, const void *own, size_t size, const char *machine);
-	/* How many rails that own part and ours have in common. Symmetric. NULL: one. */
-	unsigned (*rails)(const struct ddl__mesh *mesh, const void *own, size_t size);
+	/* How many rails that own part and ours have in common; here: the peer is on this machine. Symmetric. NULL: one. */
+	unsigned (*rails)(const struct ddl__mesh *mesh, const void *own, size_t size, bool here);
 	/* The rail and channel that a lane with that peer goes over; the same at both ends. NULL: the only ones. */
 	void (*path)(const struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, unsigned *rail, unsigned *channel);
 	/* Ties a socket to the link's rail: before it connects, or after it was accepted. NULL: nothing to tie. */

@@ -160,14 +160,14 @@ bool ddl__tcp_reaches(const struct ddl__mesh *mesh, const void *own, size_t size
 	return joins(&theirs, ours(mesh), machine[0] && mesh->machine[0] && strcmp(machine, mesh->machine));
 }
 
-unsigned ddl__tcp_rails(const struct ddl__mesh *mesh, const void *own, size_t size)
+unsigned ddl__tcp_rails(const struct ddl__mesh *mesh, const void *own, size_t size, bool here)
 {
 	struct ddl__tcp_address theirs;
 	unsigned n = 1;
 
 	for (; n < mesh->n_rails && (n + 1) * sizeof(theirs) <= size; n++) {
 		memcpy(&theirs, (const uint8_t *)own + n * sizeof(theirs), sizeof(theirs));
-		if (!joins(&theirs, &ours(mesh)[n], true))
+		if (!joins(&theirs, &ours(mesh)[n], !here))
 			break;
 	}
 	return n;

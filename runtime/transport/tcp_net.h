@@ -14,7 +14,7 @@ struct ddl__tcp_address { /* own part of an address, of one rail. No padding. */
 int ddl__tcp_listen(struct ddl__mesh *mesh, const struct ddl__transport_config *config, int *fds, void *own, size_t *size,
 		    struct ddl_error *err);
 bool ddl__tcp_reaches(const struct ddl__mesh *mesh, const void *own, size_t size, const char *machine);
-unsigned ddl__tcp_rails(const struct ddl__mesh *mesh, const void *own, size_t size);
+unsigned ddl__tcp_rails(const struct ddl__mesh *mesh, const void *own, size_t size, bool here);
 void ddl__tcp_target(const void *own, struct sockaddr_storage *to, socklen_t *size, char *words, size_t words_size);
 void ddl__tcp_tie(const struct ddl__link *link, int fd, bool connects);
 void ddl__tcp_tune(int fd);

@@ -19,6 +19,7 @@ struct job {
 	struct ddl__plan *plan;
 	struct ddl__layout *layout;
 	int n;
+	uint32_t rings; /* 0: one */
 	struct ddl__schedule *s[RANKS_MAX];
 };
 
@@ -45,7 +46,7 @@ static void job_build(struct job *job, uint64_t count, const uint32_t *dims, siz
 						  .count = count,
 						  .wire_bytes = 4,
 						  .root = -1,
-						  .rings = 1,
+						  .rings = job->rings ? job->rings : 1,
 						  .dims = dims,
 						  .n_dims = n_dims };
 		assert_int_equal(ddl__build_multiring(&build, &job->s[r]), 0);
@@ -178,6 +179,30 @@ static void uneven_groups_carry_what_even_ones_do(void **state)
 	job_fini(&job);
 }
 
+static void parts_for_the_rails_carry_equally_much(void **state)
+{
+	static const uint32_t shapes[][LEVELS] = { { 1, 2, 2 }, { 2, 2, 2 }, { 3, 2, 3 }, { 1, 8, 1 }, { 2, 3, 1 } };
+	static const uint64_t counts[] = { 100000, 98765, 4097, 300, 7 };
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+		for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+			for (uint32_t rings = 2; rings <= 4; rings++) {
+				struct job job = { .rings = rings };
+				uint64_t sent[4] = { 0 };
+				job_init(&job, (int)shapes[i][0], (int)shapes[i][1], (int)shapes[i][2]);
+				job_build(&job, counts[c], NULL, 0);
+				for (uint32_t l = 0; l < job.s[0]->n_lanes; l++)
+					for (uint32_t k = 0; k < job.s[0]->lanes[l].n; k++)
+						if (ddl__step_sends(job.s[0]->lanes[l].steps[k].kind))
+							sent[job.s[0]->lanes[l].number % rings] +=
+								job.s[0]->lanes[l].steps[k].count;
+				for (uint32_t p = 1; counts[c] > 90000 && p < rings; p++) {
+					assert_true(sent[p] * 100 > sent[0] * 98);
+					assert_true(sent[p] * 100 < sent[0] * 102);
+				}
+				job_fini(&job);
+			}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -185,6 +210,7 @@ int main(void)
 		cmocka_unit_test(dimensions_that_are_given_split_or_join_levels),
 		cmocka_unit_test(dimensions_of_another_product_are_refused),
 		cmocka_unit_test(uneven_groups_carry_what_even_ones_do),
+		cmocka_unit_test(parts_for_the_rails_carry_equally_much),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,11 +38,6 @@ struct pair { /* a lane from rank 0 to rank 1, with a window of each */
 	struct ddl__rx *rx;
 };
 
-static bool has_credit(void *context)
-{
-	return OPS->tx_slot(context) != NULL;
-}
-
 static struct ddl__windows *windows_of(struct pair *p, int rank)
 {
 	/* the link's own part ends with its windows; what the transport keeps before them is none of the test's business */

@@ -9,11 +9,6 @@
 
 #include "transport_pair.h"
 
-static bool has_credit(void *context)
-{
-	return OPS->tx_slot(context) != NULL;
-}
-
 static bool has_slice(void *context)
 {
 	size_t bytes;
@@ -24,27 +19,6 @@ static bool has_slice(void *context)
 static bool is_lost(void *context)
 {
 	return ((struct rank *)context)->n_lost > 0;
-}
-
-static bool both_done(void *context)
-{
-	struct world *world = context;
-
-	for (int i = 0; i < world->n; i++)
-		if (world->rank[i].ops && !OPS->done(world->rank[i].transport))
-			return false;
-	return true;
-}
-
-/* All ranks leave; nobody is lost. */
-static void leave(struct world *world)
-{
-	for (int i = 0; i < world->n; i++)
-		OPS->goodbye(world->rank[i].transport);
-	until(world, both_done, world);
-	for (int i = 0; i < world->n; i++)
-		assert_int_equal(world->rank[i].n_lost, 0);
-	world_close(world);
 }
 
 static void test_works_here(void **state)
@@ -151,25 +125,6 @@ static void test_slices_may_be_empty(void **state)
 	assert_true(OPS->tx_flushed(flow.tx));
 	flow_close(&flow);
 	leave(&world);
-}
-
-struct flows {
-	struct flow flow[64];
-	size_t n;
-};
-
-static bool flows_step(void *context)
-{
-	struct flows *flows = context;
-	bool done = true;
-
-	for (size_t i = 0; i < flows->n; i++) {
-		struct flow *flow = &flows->flow[i];
-
-		if (!flow_step(flow) && !flow->stalled)
-			done = false;
-	}
-	return done;
 }
 
 static void test_a_stalled_lane_blocks_no_other(void **state)

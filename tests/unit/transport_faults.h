@@ -153,6 +153,9 @@ static void test_strangers_are_sent_away_and_disturb_nobody(void **state)
 	ddl__mesh_due(mesh, 1);
 	until(&world, all_dropped, mesh);
 	assert_int_equal(ddl__mesh_dropped(&mesh->base), STRANGERS);
+	assert_int_equal(world.rank[1].n_strangers, 1); /* the first is told, and who it was */
+	assert_non_null(strstr(world.rank[1].stranger, OPS->name));
+	assert_int_equal(world.rank[0].n_strangers, 0);
 	for (int i = 0; i < STRANGERS; i++)
 		close(fds[i]);
 	flow_close(&flow);

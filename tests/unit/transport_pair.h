@@ -45,6 +45,8 @@ struct rank {
 	bool left[RANKS_MAX]; /* said goodbye, by peer */
 	int aborted;          /* code */
 	char abort_text[DDL_ERROR_TEXT_SIZE];
+	size_t n_strangers; /* that were told */
+	char stranger[256]; /* the last of them */
 };
 
 struct world {
@@ -90,8 +92,16 @@ static void on_aborted(void *context, int peer, int code, const char *text)
 	snprintf(rank->abort_text, sizeof(rank->abort_text), "%s", text);
 }
 
+static void on_stranger(void *context, const char *what)
+{
+	struct rank *rank = context;
+
+	rank->n_strangers++;
+	snprintf(rank->stranger, sizeof(rank->stranger), "%s", what);
+}
+
 static const struct ddl__events test_events = {
-	.announced = on_announced, .lost = on_lost, .left = on_left, .aborted = on_aborted
+	.announced = on_announced, .lost = on_lost, .left = on_left, .aborted = on_aborted, .stranger = on_stranger
 };
 
 static void rank_open(struct rank *rank, const struct ddl__transport_ops *ops, int number, int n_ranks, int timeout_ms,
@@ -139,7 +149,7 @@ static void rank_attach(struct rank *rank, struct world *world, const uint8_t *s
 		fail_msg("attach: %s", err.text);
 }
 
-static void world_open(struct world *world, const struct ddl__transport_ops *ops, int n)
+static inline void world_open(struct world *world, const struct ddl__transport_ops *ops, int n)
 {
 	memset(world, 0, sizeof(*world));
 	world->n = n;
@@ -341,6 +351,51 @@ static bool flow_step(void *context)
 	flow_send(flow);
 	flow_receive(flow);
 	return flow->received == flow->slices;
+}
+
+static inline bool has_credit(void *context)
+{
+	return ((struct ddl__tx *)context)->ops->tx_slot(context) != NULL;
+}
+
+struct flows {
+	struct flow flow[64];
+	size_t n;
+};
+
+static inline bool flows_step(void *context)
+{
+	struct flows *flows = context;
+	bool done = true;
+
+	for (size_t i = 0; i < flows->n; i++) {
+		struct flow *flow = &flows->flow[i];
+
+		if (!flow_step(flow) && !flow->stalled)
+			done = false;
+	}
+	return done;
+}
+
+static inline bool both_done(void *context)
+{
+	struct world *world = context;
+
+	for (int i = 0; i < world->n; i++)
+		if (world->rank[i].ops && !world->rank[i].ops->done(world->rank[i].transport))
+			return false;
+	return true;
+}
+
+/* All ranks leave; nobody is lost. */
+static inline void leave(struct world *world)
+{
+	for (int i = 0; i < world->n; i++)
+		world->rank[i].ops->goodbye(world->rank[i].transport);
+	until(world, both_done, world);
+	for (int i = 0; i < world->n; i++)
+		assert_int_equal(world->rank[i].n_lost, 0);
+	world_close(world);
 }
 
 /* Descriptors */
