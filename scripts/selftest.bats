@@ -93,6 +93,14 @@ expect() {
 	expect check-links 'plan/bad.c:1: counter is a mutable global'
 }
 
+@test "check-links names a mutable global that begins as an address, and lets constant ones be" {
+	source_file plan/bad.c 'int next(void);' 'static const char *const words[] = { "a", "b" };' 'static const char *const *at = words;' \
+		'int next(void)' '{' '	return *(++at)[0];' '}'
+	build_tree
+	expect check-links 'plan/bad.c:1: at is a mutable global'
+	! grep -q words <<<"$output"
+}
+
 @test "check-symbols names an export that the map does not list" {
 	source_file runtime/bad.c 'int ddl_two(void);' 'int ddl_two(void)' '{' '	return 2;' '}'
 	build_tree
