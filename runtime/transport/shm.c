@@ -11,10 +11,10 @@
  * stays with the receiver as long as there is room. That loses no wake-up: it waits for credits only after a look that found none.
  *
  * Doorbell. Each process has a page with a flag that says that it sleeps, and an eventfd in its epoll set; both go to every peer.
- * Who publishes a slice (a sequence) or a credit (the counter) looks at the flag afterwards. Who is about to sleep sets the flag and
- * looks for slices and credits afterwards: at the sequence of the next slot of every lane that it waits for, and, having no credit
- * left, at the counter. All four are sequentially consistent, so there is one order of them: either the flag comes before the look
- * at the flag, and the bell rings, or what was published comes before the look for it, and is seen.
+ * Who publishes a slice (a sequence) or a credit (the counter) looks at the flag afterwards. Who is about to sleep sets the flag
+ * and looks for slices and credits afterwards: at the sequence of the next slot of every lane that it waits for, and, having no
+ * credit left, at the counter. All four are sequentially consistent, so there is one order of them: either the flag comes before
+ * the look at the flag, and the bell rings, or what was published comes before the look for it, and is seen.
  *
  * Windows (shm_window.h). A slice that is lent or placed takes a slot as any other, whose line tells where it lies. The sender
  * counts a lent slice as read when the receiver has released it. What the receiver grants stands in the lane's head; it is written

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem_kill.c MICROSECONDS ALGORITHM - all-reduces over memory from ddl_mem_alloc(), in place on odd ranks, until rank 1 kills itself,
- * that long after its first one. The others print the error that they get, and that they could still use their memory.
+ * mem_kill.c MICROSECONDS ALGORITHM - all-reduces over memory from ddl_mem_alloc(), in place on odd ranks, until rank 1 kills
+ * itself, that long after its first one. The others print the error that they get, and that they could still use their memory.
  */
 #include <errno.h>
 #include <signal.h>
