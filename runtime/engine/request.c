@@ -411,7 +411,7 @@ static void compute_native(const struct ddl_request *r, const struct ddl__step *
 	}
 }
 
-/* The same where what is sent is borrowed: only what stays here is to be made. */
+/* The same where what is sent is lent or borrowed: only what stays here is to be made. */
 static void compute_borrowed(const struct ddl_request *r, const struct ddl__step *step, uint64_t offset, size_t n, const void *in)
 {
 	const size_t bytes = n * r->kernels->type_bytes;
@@ -435,20 +435,15 @@ static void compute_borrowed(const struct ddl_request *r, const struct ddl__step
 	}
 }
 
-/* Sends a slice without a copy, if it is of a kind that only sends. *done: it was. */
-static bool lend(struct ddl_request *r, const struct ddl__lane_state *lane, const struct ddl__step *step, uint64_t offset, size_t n)
+/* Sends a slice by lending it, if it is of a kind that only sends, and that is possible now. */
+static bool lend(const struct ddl_request *r, const struct ddl__lane_state *lane, const struct ddl__step *step, uint64_t offset,
+		 size_t n)
 {
-	const size_t bytes = n * r->kernels->wire_bytes;
-	const void *src;
-	void *dst;
 	if (step->kind != DDL__SEND && step->kind != DDL__SEND_STORE)
 		return false;
-	if (!ddl__share_lend(r, lane, step, offset, bytes))
+	if (!ddl__share_lend(r, lane, step, offset, n * r->kernels->wire_bytes))
 		return false;
-	src = place(r, step->src_buffer, step->src + offset);
-	dst = place(r, step->dst_buffer, step->dst + offset);
-	if (step->kind == DDL__SEND_STORE && dst != src)
-		memcpy(dst, src, bytes);
+	compute_borrowed(r, step, offset, n, NULL);
 	return true;
 }
 
