@@ -392,12 +392,36 @@ static void swap_chunks(struct set *s)
 	lane->steps[lane->n - 2].dst = keep;
 }
 
+struct broken { /* a schedule, what is done to it, and what the proof then says */
+	void (*damage)(struct set *set);
+	const char *says;
+};
+
+/* Each case's damage to an algorithm's schedules, which are good before. */
+static void assert_rejected(const struct ddl__algorithm *algorithm, uint32_t slice_bytes, const struct broken *cases, size_t n)
+{
+	struct world_plan w;
+	struct ddl__layout *layout;
+	assert_int_equal(random_plan(5, 4, 1, 0, &w), 0);
+	assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, 4, &layout), 0);
+	for (size_t i = 0; i < n; i++) {
+		struct ddl_error err = { 0 };
+		struct set set;
+		build_all(layout, algorithm, 16, 1, slice_bytes, -1, &set);
+		assert_int_equal(prove(&set, DDL__ALLREDUCE, 16, -1, false, &err), 0);
+		cases[i].damage(&set);
+		int rc = prove(&set, DDL__ALLREDUCE, 16, -1, false, &err);
+		if (rc != -EPROTO || !strstr(err.text, cases[i].says))
+			fail_msg("case %zu: rc %d, \"%s\" where \"%s\" was expected", i, rc, err.text, cases[i].says);
+		free_all(&set);
+	}
+	ddl__layout_destroy(layout);
+	world_plan_fini(&w);
+}
+
 static void broken_schedules_are_rejected(void **state)
 {
-	static const struct {
-		void (*damage)(struct set *set);
-		const char *says;
-	} cases[] = {
+	static const struct broken cases[] = {
 		{ drop_last_step, "never received" },
 		{ skip_own_contribution, "not the reduction" },
 		{ add_twice, "mean was taken" },
@@ -416,23 +440,7 @@ static void broken_schedules_are_rejected(void **state)
 		{ unknown_kind, "unknown kind" },
 		{ swap_chunks, "made of another element" },
 	};
-	struct world_plan w;
-	struct ddl__layout *layout;
-	assert_int_equal(random_plan(5, 4, 1, 0, &w), 0);
-	assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, 4, &layout), 0);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct ddl_error err = { 0 };
-		struct set set;
-		build_all(layout, &ddl__algorithms[0], 16, 1, 16, -1, &set);
-		assert_int_equal(prove(&set, DDL__ALLREDUCE, 16, -1, false, &err), 0);
-		cases[i].damage(&set);
-		int rc = prove(&set, DDL__ALLREDUCE, 16, -1, false, &err);
-		if (rc != -EPROTO || !strstr(err.text, cases[i].says))
-			fail_msg("case %zu: rc %d, \"%s\" where \"%s\" was expected", i, rc, err.text, cases[i].says);
-		free_all(&set);
-	}
-	ddl__layout_destroy(layout);
-	world_plan_fini(&w);
+	assert_rejected(&ddl__algorithms[0], 16, cases, sizeof(cases) / sizeof(cases[0]));
 }
 
 /* ---- memory that ranks share ---- */
@@ -559,33 +567,14 @@ static void not_waiting_for_all(struct set *s)
 
 static void broken_reductions_of_many_sources_are_rejected(void **state)
 {
-	static const struct {
-		void (*damage)(struct set *set);
-		const char *says;
-	} cases[] = {
+	static const struct broken cases[] = {
 		{ one_source_twice, "a second time" },   { one_source_less, "not the reduction" },
 		{ one_source_more, "out of bounds" },    { no_sources, "has no sources" },
 		{ shifted_sources, "different places" }, { not_waiting_for_all, "without waiting for it" },
 	};
-	struct world_plan w;
-	struct ddl__layout *layout;
 	struct ddl__candidate exchange;
-	assert_int_equal(random_plan(5, 4, 1, 0, &w), 0);
-	assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, 4, &layout), 0);
 	assert_int_equal(ddl__select(DDL__ALLREDUCE, "exchange", &exchange, NULL), 0);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct ddl_error err = { 0 };
-		struct set set;
-		build_all(layout, exchange.algorithm, 16, 1, 0, -1, &set);
-		assert_int_equal(prove(&set, DDL__ALLREDUCE, 16, -1, false, &err), 0);
-		cases[i].damage(&set);
-		int rc = prove(&set, DDL__ALLREDUCE, 16, -1, false, &err);
-		if (rc != -EPROTO || !strstr(err.text, cases[i].says))
-			fail_msg("case %zu: rc %d, \"%s\" where \"%s\" was expected", i, rc, err.text, cases[i].says);
-		free_all(&set);
-	}
-	ddl__layout_destroy(layout);
-	world_plan_fini(&w);
+	assert_rejected(exchange.algorithm, 0, cases, sizeof(cases) / sizeof(cases[0]));
 }
 
 static void lanes_that_touch_the_same_element_without_a_wait_are_rejected(void **state)
