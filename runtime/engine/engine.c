@@ -294,11 +294,11 @@ static void fail_left(struct ddl_comm *comm, const struct ddl_request *request, 
 }
 
 /* Lets the transports send what the pass has made. The lock is held. */
-static void flush(struct ddl_comm *comm)
+static void flush(struct ddl_comm *comm, bool all)
 {
 	for (size_t t = 0; t < comm->n_transports; t++)
 		if (comm->transports[t]->ops->flush)
-			comm->transports[t]->ops->flush(comm->transports[t]);
+			comm->transports[t]->ops->flush(comm->transports[t], all);
 }
 
 /* Runs the active requests. Returns whether anything moved. The lock is held. */
@@ -335,7 +335,7 @@ static bool progress(struct ddl_comm *comm, bool ask)
 	bool any = ask && dispatch(comm);
 	pick_up(comm);
 	any |= run(comm);
-	flush(comm);
+	flush(comm, false);
 	if (any && comm->by_descriptor)
 		run(comm); /* what is written now may have been the last of a request */
 	tell_abort(comm);
@@ -425,6 +425,7 @@ static void set_sleeping(struct ddl_comm *comm, bool on)
 /* Sleeps until something happens, at most ms. The lock is held, given back while asleep and held again. */
 static void doze(struct ddl_comm *comm, int ms)
 {
+	flush(comm, true);
 	if (comm->polling) { /* another thread looks after the descriptors */
 		const struct timespec until = ddl__deadline(ms);
 		comm->waiters++;

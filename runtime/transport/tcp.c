@@ -8,8 +8,8 @@
  *
  * A connection always writes the slice of the lane with the highest priority next, lanes of equal priority in turn; several short
  * ones go in one call. Short slices and credits wait for the end of the engine's pass (flush), long ones go at once. Credits go in
- * front of the next slice; without one they wait until half of a lane's slots are owed, however long that takes: the sender has
- * the other half meanwhile. A message that needs few slots costs one packet so, not two.
+ * front of the next slice; without one they wait until half of a lane's slots are owed, or for a few passes: the sender has the
+ * others meanwhile.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -25,10 +25,12 @@
 #define MAGIC         0x74646471u /* of an address */
 #define CHANNELS      4           /* connections of a rail to a peer, where rings share the rail */
 #define AT_ONCE_BYTES 65536       /* in the works at once, but for the last slice: what is more urgent comes after them */
+#define PATIENCE      16          /* passes that credits may wait for a slice to go with */
 
 struct tcp {
 	struct ddl__mesh mesh;
-	struct tcp_link *pending; /* links that have something to write at the end of the pass */
+	struct tcp_link *pending; /* links that have something to write at the end of the pass, or owe credits */
+	unsigned patience;        /* passes that their credits may still wait */
 	bool let_go;              /* the caller's memory is not to be touched any more */
 };
 
@@ -72,7 +74,7 @@ struct tcp_link {
 	struct tcp_rx *landing;                   /* whose slice is coming in */
 	size_t queued_bytes;                      /* sent since it was written last */
 	bool pending;                             /* in the list of all links */
-	bool due;                                 /* owes a lane half of its slots */
+	bool due;                                 /* to be written at the end of the pass */
 	struct tcp_link *next;                    /* in that list */
 };
 
@@ -114,16 +116,18 @@ static void tx_free(struct tcp_tx *tx)
 	free(tx);
 }
 
-/* The link is written when the pass ends. */
-static void pend(struct tcp_link *link)
+/* The link is looked at when the pass ends; due: it is written then in any case. */
+static void pend(struct tcp_link *link, bool due)
 {
 	struct tcp *tcp = (struct tcp *)link->link.mesh;
 
+	link->due |= due;
 	if (link->pending)
 		return;
 	link->pending = true;
 	link->next = tcp->pending;
 	tcp->pending = link;
+	tcp->patience = PATIENCE;
 }
 
 /* Puts the credits that are owed in front of what is written next, as far as there is room without an allocation. */
@@ -216,15 +220,24 @@ static void tcp_pump(struct ddl__link *base)
 	ddl__link_settle(base);
 }
 
-static void tcp_flush(struct ddl__transport *transport)
+static void tcp_flush(struct ddl__transport *transport, bool all)
 {
 	struct tcp *tcp = (struct tcp *)transport;
+	struct tcp_link **at = &tcp->pending;
 
-	while (tcp->pending) {
-		struct tcp_link *link = tcp->pending;
+	if (!tcp->pending)
+		return;
+	all = all || tcp->patience-- == 0;
+	while (*at) {
+		struct tcp_link *link = *at;
 
-		tcp->pending = link->next;
+		if (!all && !link->due && link->owing) {
+			at = &link->next;
+			continue;
+		}
+		*at = link->next;
 		link->pending = false;
+		link->due = true;
 		if (link->link.state == DDL__LINK_UP)
 			tcp_pump(&link->link);
 	}
@@ -510,7 +523,7 @@ static void send_slice(struct tcp_tx *tx, const uint8_t *at, size_t bytes, bool 
 	if (link->queued_bytes >= AT_ONCE_BYTES)
 		tcp_pump(&link->link);
 	else
-		pend(link);
+		pend(link, true);
 }
 
 static void tcp_tx_send(struct ddl__tx *base, size_t bytes)
@@ -562,10 +575,7 @@ static void tcp_rx_release(struct ddl__rx *base)
 		rx->next = link->owing;
 		link->owing = rx;
 	}
-	if (2 * rx->owed >= rx->mesh.end.lane.slots) {
-		link->due = true;
-		pend(link);
-	}
+	pend(link, 2 * rx->owed >= rx->mesh.end.lane.slots);
 }
 
 static void tcp_rx_land(struct ddl__rx *base, void *(*where)(void *context, uint64_t ahead, size_t bytes), void *context)

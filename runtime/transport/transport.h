@@ -165,8 +165,9 @@ struct ddl__transport_ops {
 	/* The communicator failed: what is borrowed is not read, and where slices were to land is not written, from now on. May be
 	 * called from within events. */
 	void (*let_go)(struct ddl__transport *transport);
-	/* A pass of the engine ends: what was sent in it goes out now. NULL: there is nothing that waits. */
-	void (*flush)(struct ddl__transport *transport);
+	/* A pass of the engine ends: what was sent and released in it goes out now. all: also credits that could wait for more; comes
+	 * before the engine sleeps. NULL: there is nothing that waits. */
+	void (*flush)(struct ddl__transport *transport, bool all);
 	/* The rail that a lane goes over, below DDL__RAILS_MAX. NULL ops: 0. */
 	unsigned (*rx_rail)(const struct ddl__rx *rx);
 	unsigned (*tx_rail)(const struct ddl__tx *tx);

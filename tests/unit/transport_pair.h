@@ -199,10 +199,10 @@ static void world_sleep(struct world *world)
 }
 
 /* The end of an engine's pass. */
-static void rank_flush(struct rank *rank)
+static void rank_flush(struct rank *rank, bool all)
 {
 	if (rank->ops && rank->ops->flush)
-		rank->ops->flush(rank->transport);
+		rank->ops->flush(rank->transport, all);
 }
 
 /* The link to a peer, over the only rail. */
@@ -218,12 +218,12 @@ static void until(struct world *world, bool (*step)(void *), void *context)
 		bool done = step(context);
 
 		for (int i = 0; i < world->n && !done; i++) {
-			rank_flush(&world->rank[i]);
+			rank_flush(&world->rank[i], true);
 			rank_sleeping(&world->rank[i], true);
 		}
 		done = done || step(context);
 		for (int i = 0; i < world->n; i++)
-			rank_flush(&world->rank[i]);
+			rank_flush(&world->rank[i], !done);
 		if (!done)
 			world_sleep(world);
 		for (int i = 0; i < world->n; i++) {
