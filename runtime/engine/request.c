@@ -110,6 +110,8 @@ static int open_lane(struct ddl_request *request, uint32_t index, struct ddl_err
 			state->rx_ops = t->ops;
 		else
 			state->tx_ops = t->ops;
+		if (end == 0 && t->ops->rx_expect)
+			t->ops->rx_expect(state->rx, ddl__steps_received(steps, request->schedule->slice_elements));
 		if (end == 0 && request->borrows && t->ops->rx_land)
 			t->ops->rx_land(state->rx, ddl__share_landing, state);
 	}

@@ -126,6 +126,14 @@ uint64_t ddl__steps_slice(const struct ddl__steps *lane, uint64_t slice_elements
 	return longest < slice_elements ? longest : slice_elements;
 }
 
+uint64_t ddl__steps_received(const struct ddl__steps *lane, uint64_t slice_elements)
+{
+	uint64_t slices = 0;
+	for (uint32_t i = 0; i < lane->n; i++)
+		slices += ddl__step_receives(lane->steps[i].kind) ? ddl__step_slices(&lane->steps[i], slice_elements) : 0;
+	return slices;
+}
+
 uint64_t ddl__step_slices(const struct ddl__step *step, uint64_t slice_elements)
 {
 	return step->count <= slice_elements ? 1 : (step->count + slice_elements - 1) / slice_elements;

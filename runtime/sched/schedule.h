@@ -120,6 +120,9 @@ struct ddl__steps *ddl__schedule_lane(const struct ddl__schedule *schedule, uint
 /* Elements of the longest slice that a lane sends, or receives: what one end sends the other receives. */
 uint64_t ddl__steps_slice(const struct ddl__steps *lane, uint64_t slice_elements, bool sent);
 
+/* Slices that a lane receives. */
+uint64_t ddl__steps_received(const struct ddl__steps *lane, uint64_t slice_elements);
+
 /* Slices of a step, at least 1. */
 uint64_t ddl__step_slices(const struct ddl__step *step, uint64_t slice_elements);
 

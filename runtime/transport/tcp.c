@@ -9,7 +9,8 @@
  * A connection always writes the slice of the lane with the highest priority next, lanes of equal priority in turn; several short
  * ones go in one call. Short slices and credits wait for the end of the engine's pass (flush), long ones go at once. Credits go in
  * front of the next slice; without one they wait until half of a lane's slots are owed, or for a few passes: the sender has the
- * others meanwhile.
+ * others meanwhile. Where those are enough for another start of the request (rx_expect) they wait until they are not, however long
+ * that takes: so a short message costs one packet, not two.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -60,6 +61,7 @@ struct tcp_rx {
 	uint64_t released;
 	void *(*where)(void *context, uint64_t ahead, size_t bytes); /* asks the engine; NULL: in slots */
 	void *context;                                               /* of that */
+	uint64_t expected;                                           /* slices of a start; 0: not known */
 	uint32_t owed;                                               /* credits not sent yet */
 	bool owing;                                                  /* in the link's list */
 	struct tcp_rx *next;                                         /* in that list */
@@ -575,7 +577,13 @@ static void tcp_rx_release(struct ddl__rx *base)
 		rx->next = link->owing;
 		link->owing = rx;
 	}
-	pend(link, 2 * rx->owed >= rx->mesh.end.lane.slots);
+	if (!rx->expected || rx->owed + rx->expected > rx->mesh.end.lane.slots)
+		pend(link, 2 * rx->owed >= rx->mesh.end.lane.slots);
+}
+
+static void tcp_rx_expect(struct ddl__rx *base, uint64_t slices)
+{
+	((struct tcp_rx *)base)->expected = slices;
 }
 
 static void tcp_rx_land(struct ddl__rx *base, void *(*where)(void *context, uint64_t ahead, size_t bytes), void *context)
@@ -657,6 +665,7 @@ const struct ddl__transport_ops ddl__transport_tcp = {
 	.tx_flushed = tcp_tx_flushed,
 	.rx_slot = tcp_rx_slot,
 	.rx_release = tcp_rx_release,
+	.rx_expect = tcp_rx_expect,
 	.rx_land = tcp_rx_land,
 	.let_go = tcp_let_go,
 	.flush = tcp_flush,

@@ -134,6 +134,9 @@ struct ddl__transport_ops {
 	bool (*tx_flushed)(const struct ddl__tx *tx); /* whether all that was sent reaches the peer without another call here */
 	const void *(*rx_slot)(struct ddl__rx *rx, size_t *bytes); /* oldest landed slice; NULL: none. Same slice until released */
 	void (*rx_release)(struct ddl__rx *rx);                    /* returns its credit */
+	/* Tells how many slices come in a start of the request: as long as the sender has credits for so many, others may be returned
+	 * later. NULL ops: credits are returned at once. */
+	void (*rx_expect)(struct ddl__rx *rx, uint64_t slices);
 	/*
 	 * Windows; all of these are NULL where the transport has none. A slice of a window need not pass through a slot: it may be
 	 * lent, and the receiver reads it where it lies in the sender's memory, or be placed, where the sender writes it into the

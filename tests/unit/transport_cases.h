@@ -113,6 +113,26 @@ static void test_credits_stop_the_sender(void **state)
 	leave(&world);
 }
 
+/* As a request does it: every start sends its slices and waits for nothing but the next start's. */
+static void test_credits_that_wait_leave_enough_for_every_start(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 5, 64);
+	struct world world;
+	struct flow flow;
+
+	world_open(&world, OPS, 2);
+	flow = flow_open(&world, 0, 1, &lane, 300);
+	if (OPS->rx_expect)
+		OPS->rx_expect(flow.rx, 3);
+	for (size_t start = 1; start <= 100; start++) {
+		flow.slices = 3 * start;
+		until(&world, flow_step, &flow);
+		assert_int_equal(flow.received, 3 * start);
+	}
+	flow_close(&flow);
+	leave(&world);
+}
+
 static void test_slices_may_be_empty(void **state)
 {
 	struct ddl__lane lane = lane_of(7, 0, 1, 0);
@@ -463,6 +483,7 @@ static void test_a_sleeping_sender_is_woken(void **state)
 	CASE(test_lanes_open_in_any_order), \
 	CASE(test_an_announcement_waits_for_its_lane), \
 	CASE(test_credits_stop_the_sender), \
+	CASE(test_credits_that_wait_leave_enough_for_every_start), \
 	CASE(test_slices_may_be_empty), \
 	CASE(test_a_stalled_lane_blocks_no_other), \
 	CASE(test_four_ranks_all_to_all), \
