@@ -6,9 +6,9 @@
 #include "shape.h"
 
 /*
- * From this size on buffers are not in the caches, and a copy through a slot, which is, takes no longer than the kernel's from and to
- * memory that is not: two processes over the loopback, 64 MiB, 15 ms through slots, 24 without; 256 KiB to 4 MiB, the other way round
- * by up to a tenth, and a third of the time in user space.
+ * From this size on buffers are not in the caches, and a copy through a slot, which is, takes no longer than the kernel's from
+ * and to memory that is not: two processes over the loopback, 64 MiB, 15 ms through slots, 24 without; 256 KiB to 4 MiB, the other
+ * way round by up to a tenth, and a third of the time in user space.
  */
 enum { BORROW_BYTES_END = 8 * 1024 * 1024 };
 

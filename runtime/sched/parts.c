@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parts.c - an all-reduce as several, each of a part of the data: what gives each rail its own. Lane l of part p of n has the number
- * l n + p, so that its number modulo the rails, which divide n or are divided by it, tells the rail.
+ * parts.c - an all-reduce as several, each of a part of the data: what gives each rail its own. Lane l of part p of n has the
+ * number l n + p, so that its number modulo the rails, which divide n or are divided by it, tells the rail.
  */
 #include "schedule.h"
 

@@ -60,9 +60,9 @@ int ddl__facts_gather(const char *root, const char *host, struct ddl__facts *fac
  * Chooses the interfaces that carry traffic. wanted: comma-separated exact names, in that order; NULL or "": by rule - up, not
  * loopback, not virtual, with an address, fastest first, then by name; the first k for that k at which k times the slowest speed is
  * largest (data are spread evenly, so a slow interface for administration must not join fast ones; a speed that is not known
- * counts as 1 Gbit/s); of several in one subnet the first, since the others would not be used; veth counts as a device (containers), and so does a bridge with a device as a port; if nothing is left, the
- * loopback. indices: room for DDL__INTERFACES_MAX. Returns 0; -ENOENT: a name does not exist (the sentence lists those that do) or
- * has no address.
+ * counts as 1 Gbit/s); of several in one subnet the first, since the others would not be used; veth counts as a device
+ * (containers), and so does a bridge with a device as a port; if nothing is left, the loopback. indices: room for
+ * DDL__INTERFACES_MAX. Returns 0; -ENOENT: a name does not exist (the sentence lists those that do) or has no address.
  */
 int ddl__facts_choose_interfaces(const struct ddl__facts *facts, const char *wanted, size_t *indices, size_t *n,
 				 struct ddl_error *err);
@@ -83,8 +83,8 @@ void ddl__place_fini(struct ddl__place *place);
 
 /*
  * The part of the facts that is told to the other ranks, as one line of key=value;... (node, address, pattern, machine, numa,
- * cores, GPUs, and the interfaces that carry traffic: those named, else those that the rule chooses). encode: *text is freed by the caller. decode: -EBADMSG for malformed
- * text, -EPROTO for another version; unknown keys are skipped.
+ * cores, GPUs, and the interfaces that carry traffic: those named, else those that the rule chooses). encode: *text is freed by
+ * the caller. decode: -EBADMSG for malformed text, -EPROTO for another version; unknown keys are skipped.
  */
 int ddl__facts_encode(const struct ddl__facts *facts, char **text, struct ddl_error *err);
 int ddl__facts_decode(const char *text, size_t length, struct ddl__facts *facts, struct ddl_error *err);

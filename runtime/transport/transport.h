@@ -76,7 +76,8 @@ struct ddl__events { /* what a transport tells the engine; called under the engi
 	void (*left)(void *context, int peer);
 	/* A peer aborted the communicator and says why. */
 	void (*aborted)(void *context, int peer, int code, const char *text);
-	/* Somebody who is no peer connected and was sent away; what: who and why, a clause. Said once. NULL: nobody wants to know. */
+	/* Somebody who is no peer connected and was sent away; what: who and why, a clause. Said once. NULL: nobody wants to
+	 * know. */
 	void (*stranger)(void *context, const char *what);
 };
 
@@ -134,8 +135,8 @@ struct ddl__transport_ops {
 	bool (*tx_flushed)(const struct ddl__tx *tx); /* whether all that was sent reaches the peer without another call here */
 	const void *(*rx_slot)(struct ddl__rx *rx, size_t *bytes); /* oldest landed slice; NULL: none. Same slice until released */
 	void (*rx_release)(struct ddl__rx *rx);                    /* returns its credit */
-	/* Tells how many slices come in a start of the request: as long as the sender has credits for so many, others may be returned
-	 * later. NULL ops: credits are returned at once. */
+	/* Tells how many slices come in a start of the request: as long as the sender has credits for so many, others may be
+	 * returned later. NULL: credits are returned at once. */
 	void (*rx_expect)(struct ddl__rx *rx, uint64_t slices);
 	/*
 	 * Windows; all of these are NULL where the transport has none. A slice of a window need not pass through a slot: it may be
@@ -168,8 +169,8 @@ struct ddl__transport_ops {
 	/* The communicator failed: what is borrowed is not read, and where slices were to land is not written, from now on. May be
 	 * called from within events. */
 	void (*let_go)(struct ddl__transport *transport);
-	/* A pass of the engine ends: what was sent and released in it goes out now. all: also credits that could wait for more; comes
-	 * before the engine sleeps. NULL: there is nothing that waits. */
+	/* A pass of the engine ends: what was sent and released in it goes out now. all: also credits that could wait for more;
+	 * comes before the engine sleeps. NULL: there is nothing that waits. */
 	void (*flush)(struct ddl__transport *transport, bool all);
 	/* The rail that a lane goes over, below DDL__RAILS_MAX. NULL ops: 0. */
 	unsigned (*rx_rail)(const struct ddl__rx *rx);
