@@ -16,6 +16,7 @@ teardown_file() {
 }
 
 setup() {
+	# shellcheck disable=SC2034 # pid, host_of: ranks.bash
 	pid=() status_of=() host_of=()
 	unset DDL_PLAN DDL_MODE DDL_TIMEOUT DDL_NET
 	export TMPDIR=$BATS_TEST_TMPDIR/tmp
