@@ -323,6 +323,7 @@ static int share(const struct world *w, int rank, uint32_t l, const struct ddl__
 	}
 	slice->placed_at = step->place ? step->dst + offset + 1 : 0;
 	int rc = step->place ? write_placed(w, rank, l, step, offset, slice) : 0;
+	free(slice->clock); /* of what it received */
 	slice->clock = calloc(r->span, sizeof(*slice->clock));
 	if (!slice->clock)
 		return -ENOMEM;
