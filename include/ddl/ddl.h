@@ -114,7 +114,7 @@ struct ddl_request_options {
 	size_t struct_size;    /* sizeof(struct ddl_request_options) */
 	enum ddl_wire wire;    /* type in which the elements travel */
 	int priority;          /* higher goes first; default 0 */
-	int rings;             /* rings that share the data, 1 ... 64; 0: what the plan says, else 1 */
+	int rings;             /* rings that share the data, 1 ... 64; 0: what the plan says, else 1; of long messages one a rail */
 	const char *algorithm; /* name as `ddl info` prints it; borrowed; NULL: DDL_ALGO, else chosen */
 };
 #define DDL_REQUEST_OPTIONS_INIT                                                                                                   \
