@@ -3,9 +3,10 @@
  * stream.h - frames over a connected, non-blocking stream socket (TCP or unix).
  *
  * Control frames are copied into a buffer that grows in set-up calls only. A few data frames may be in the works; their bodies
- * are written straight from where they lie, in one call as far as the socket takes them. Frames go out whole: a data frame that has
- * begun is finished first, otherwise control goes first. What comes in is handed to a sink; the body of a data frame is received straight into its place, together with the
- * beginning of what follows. Over unix sockets control frames may carry file descriptors.
+ * are written straight from where they lie, in one call as far as the socket takes them. Frames go out whole: a data frame that
+ * has begun is finished first, otherwise control goes first. What comes in is handed to a sink; the body of a data frame is
+ * received straight into its place, together with the beginning of what follows. Over unix sockets control frames may carry file
+ * descriptors.
  */
 #ifndef DDL_TRANSPORT_STREAM_H
 #define DDL_TRANSPORT_STREAM_H

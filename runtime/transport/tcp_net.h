@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tcp_net.h - addresses and sockets of tcp: a rail is an interface's address that this rank listens at. See struct ddl__mesh_ops. */
+/* tcp_net.h - addresses and sockets of tcp: a rail is an interface's address that this rank listens at. See ddl__mesh_ops. */
 #ifndef DDL_TRANSPORT_TCP_NET_H
 #define DDL_TRANSPORT_TCP_NET_H
 
