@@ -3,12 +3,12 @@
  * measure.c - what all-reduces take here, before the first one is chosen.
  *
  * At each of a few sizes candidates run in turns, in rounds, each for about SLOT_US or MAX_STARTS starts; the slowest rank's time
- * counts, and of the rounds the shortest: what others do to the machine meanwhile only adds. What was much slower than the best is
- * not measured at larger sizes, and what the model puts far behind is not measured at all. The largest size is one that shows what
+ * counts, and of the rounds the shortest: what others do to the machine meanwhile only adds. After the first round only those go on
+ * that are near the best. What was much slower than the best is not measured at larger sizes, and what the model puts far behind is not measured at all. The largest size is one that shows what
  * links carry in the long run, not what their queues take at once. Every decision is made of times that all ranks agreed on.
  *
- * What an earlier job kept for the same nodes is confirmed first: the best two of each size run once. Where one of them takes far
- * more or less than it did, everything is measured again.
+ * What an earlier job kept for the same nodes is confirmed first: the best two of each size run twice. Where many of them take far
+ * more or less than they did, everything is measured again.
  */
 #include "measure.h"
 
@@ -22,21 +22,26 @@
 #include "keep.h"
 
 enum {
-	ROUNDS = 3,
-	LARGE_ROUNDS = 2, /* of the two largest sizes */
-	SLOT_US = 6000,   /* of a candidate in a round */
+	ROUNDS = 5,
+	LARGE = 2,        /* sizes that take long */
+	LARGE_ROUNDS = 2, /* of them */
+	SLOT_US = 4000,   /* of a candidate in a round */
 	MAX_STARTS = 30,  /* in a slot */
 	AT_ONCE = 9,      /* candidates of a size */
+	FEW = 4,          /* of the largest */
 	HOPELESS = 6,     /* times the least prediction */
+	DRIFTED = 4,      /* of what was kept, one time in so many may have changed */
 	WIDE_RANKS = 128, /* more do not measure what connects each rank with every other */
 };
 
-#define SLOW  3.0 /* times the shortest measured at the size before: not measured any more */
-#define LATE  1.5 /* the same at the largest size */
-#define DRIFT 1.5 /* times what it was: the network, or its use, is another */
+#define SLOW  2.5 /* times the shortest measured at the size before: not measured any more */
+#define LATE  1.1 /* the same at the largest size */
+#define NEAR  1.6 /* times the shortest so far: goes on after the first round */
+#define CLOSE 1.2 /* after the next ones */
+#define DRIFT 1.6 /* times what it was: the network, or its use, is another */
 
-#define LARGEST 2097152
-static const uint64_t sizes[] = { 1024, 8192, 32768, 131072, 524288, LARGEST };
+#define LARGEST 1048576
+static const uint64_t sizes[] = { 1024, 8192, 32768, 65536, 262144, LARGEST };
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 struct measure {
@@ -78,14 +83,22 @@ static int time_starts(struct measure *m, struct ddl_request *request, int start
 	return rc;
 }
 
-/* Whether the candidate's time at the size before, where it has one, lets hope. */
-static bool was_slow(const struct measure *m, const struct ddl__candidate *candidate, size_t size)
+/* How many times the best's time the candidate took at the size before; 0: it was not invited there. */
+static double behind(const struct measure *m, const struct ddl__candidate *candidate, size_t size)
 {
 	struct ddl__candidate best;
 	if (size == 0 || ddl__tuning_find(m->tuning, sizes[size - 1], &best) < 0)
-		return false;
-	double ns = ddl__tuning_time(m->tuning, candidate, sizes[size - 1]);
-	return ns > (size == N_SIZES - 1 ? LATE : SLOW) * ddl__tuning_time(m->tuning, &best, sizes[size - 1]);
+		return 0;
+	return ddl__tuning_time(m->tuning, candidate, sizes[size - 1]) / ddl__tuning_time(m->tuning, &best, sizes[size - 1]);
+}
+
+/* Whether it is worth measuring at a size: what is slow for short messages may be fast for long ones, but not the other way round. */
+static bool hopeful(const struct measure *m, const struct ddl__candidate *candidate, size_t size)
+{
+	double times = behind(m, candidate, size);
+	if (size + LARGE < N_SIZES)
+		return times < SLOW;
+	return times > 0 && times < (size == N_SIZES - 1 ? LATE : SLOW);
 }
 
 /* Chooses who runs at a size. Returns how many. */
@@ -97,13 +110,13 @@ static size_t invite(const struct measure *m, size_t size, struct contestant *co
 	ddl__model_init(&model, m->comm->layout);
 	size_t n = ddl__candidates(DDL__ALLREDUCE, &model, bytes, candidates), invited = 0;
 	ddl__select(DDL__ALLREDUCE, NULL, &contestants[invited++].candidate, NULL); /* the ring is always among them */
-	for (size_t i = 0; i < n && invited < AT_ONCE; i++) {
+	for (size_t i = 0; i < n && invited < (size == N_SIZES - 1 ? FEW : AT_ONCE); i++) {
 		const struct ddl__candidate *c = &candidates[i];
 		bool wide = (c->algorithm->build == ddl__build_direct || c->algorithm->build == ddl__build_exchange) &&
 			    m->comm->size > WIDE_RANKS;
 		bool hopeless = ddl__candidate_cost(c, &model, bytes) >
 				HOPELESS * ddl__candidate_cost(&candidates[0], &model, bytes);
-		if (!wide && !hopeless && !was_slow(m, c, size) && !ddl__candidate_same(c, &contestants[0].candidate))
+		if (!wide && !hopeless && hopeful(m, c, size) && !ddl__candidate_same(c, &contestants[0].candidate))
 			contestants[invited++].candidate = *c;
 	}
 	return invited;
@@ -129,15 +142,21 @@ static int prepare(struct measure *m, struct contestant *c, uint64_t bytes)
 /* Runs them in turns. */
 static int compete(struct measure *m, struct contestant *contestants, size_t n, uint64_t bytes, int rounds)
 {
+	double best = 0, us = 0;
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < n; i++)
 		rc = prepare(m, &contestants[i], bytes);
-	for (int round = 0; round < rounds; round++)
+	for (int round = 0; round < rounds; round++) {
+		double limit = best * (round == 1 ? NEAR : CLOSE);
 		for (size_t i = 0; rc == 0 && i < n; i++) {
-			double us = 0;
-			rc = time_starts(m, contestants[i].request, contestants[i].starts, &us);
-			contestants[i].us = round == 0 || us < contestants[i].us ? us : contestants[i].us;
+			struct contestant *c = &contestants[i];
+			if (round > 0 && c->us > limit)
+				continue;
+			rc = time_starts(m, c->request, c->starts, &us);
+			c->us = round == 0 || us < c->us ? us : c->us;
+			best = best == 0 || us < best ? us : best;
 		}
+	}
 	for (size_t i = 0; i < n; i++)
 		ddl_request_free(contestants[i].request);
 	return rc;
@@ -147,7 +166,7 @@ static int measure_size(struct measure *m, size_t size)
 {
 	struct contestant contestants[AT_ONCE] = { 0 };
 	size_t n = invite(m, size, contestants);
-	int rc = compete(m, contestants, n, sizes[size], size + 2 < N_SIZES ? ROUNDS : LARGE_ROUNDS);
+	int rc = compete(m, contestants, n, sizes[size], size + LARGE < N_SIZES ? ROUNDS : LARGE_ROUNDS);
 	for (size_t i = 0; rc == 0 && i < n; i++)
 		ddl__tuning_add(m->tuning, sizes[size], &contestants[i].candidate, (uint64_t)(contestants[i].us * 1000) + 1);
 	return rc;
@@ -174,21 +193,22 @@ static size_t best_two(const struct ddl__tuning *tuning, uint64_t bytes, struct 
 	return n;
 }
 
-/* Whether what was kept still holds. */
+/* Whether what was kept still holds: but for one time in DRIFTED, which chance may have spoilt. */
 static int confirm(struct measure *m, bool *holds)
 {
+	size_t probes = 0, drifted = 0;
 	int rc = 0;
-	*holds = true;
-	for (size_t s = 0; rc == 0 && *holds && s < N_SIZES; s++) {
+	for (size_t s = 0; rc == 0 && s < N_SIZES; s++) {
 		struct contestant two[2] = { 0 };
 		size_t n = best_two(m->tuning, sizes[s], two);
-		*holds = n > 0;
-		rc = compete(m, two, n, sizes[s], 1);
+		rc = compete(m, two, n, sizes[s], LARGE_ROUNDS);
 		for (size_t i = 0; rc == 0 && i < n; i++) {
 			double was = ddl__tuning_time(m->tuning, &two[i].candidate, sizes[s]) / 1000;
-			*holds = *holds && two[i].us < was * DRIFT && was < two[i].us * DRIFT;
+			drifted += two[i].us > was * DRIFT || was > two[i].us * DRIFT;
 		}
+		probes += n;
 	}
+	*holds = probes >= N_SIZES && drifted <= probes / DRIFTED;
 	return rc;
 }
 
