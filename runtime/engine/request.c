@@ -115,6 +115,8 @@ static int open_lane(struct ddl_request *request, uint32_t index, struct ddl_err
 		if (end == 0 && request->borrows && t->ops->rx_land)
 			t->ops->rx_land(state->rx, ddl__share_landing, state);
 	}
+	if (state->rx && state->tx && steps->recv_peer == steps->send_peer && state->tx_ops->pair)
+		state->tx_ops->pair(state->tx, state->rx);
 	return 0;
 }
 
@@ -475,7 +477,7 @@ static enum ddl__halt run_slice(struct ddl_request *r, uint32_t index)
 	const void *in = NULL, *from = NULL;
 	void *out = NULL;
 	size_t landed = 0;
-	bool placed = false;
+	bool placed = false, answered = false;
 	if (waits_for_lane(r, step))
 		return DDL__HALT_LANE;
 	if (ddl__step_receives(step->kind) && !(in = lane->rx_ops->rx_slot(lane->rx, &landed)))
@@ -494,6 +496,8 @@ static enum ddl__halt run_slice(struct ddl_request *r, uint32_t index)
 			next_slice(r, lane, step);
 			return DDL__MOVED;
 		}
+		if (!out && step->answer && lane->tx_ops->tx_answer)
+			answered = (out = lane->tx_ops->tx_answer(lane->tx, bytes)) != NULL;
 		if (!out && !(out = lane->tx_ops->tx_slot(lane->tx)))
 			return DDL__HALT_CREDIT;
 		from = placed ? NULL : ddl__share_borrow(r, lane, step, offset, bytes);
@@ -511,8 +515,11 @@ static enum ddl__halt run_slice(struct ddl_request *r, uint32_t index)
 	else
 		compute(r, step, offset, n, in, out);
 	r->placed += placed;
+	r->answered += answered;
 	if (placed)
 		lane->tx_ops->tx_placed(lane->tx, bytes);
+	else if (answered)
+		lane->tx_ops->tx_answered(lane->tx, bytes);
 	else if (from)
 		lane->tx_ops->tx_borrow(lane->tx, from, bytes, step->place);
 	else if (out)

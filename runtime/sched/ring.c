@@ -64,6 +64,8 @@ static void add_piece(struct ddl__steps *lane, uint64_t begin, uint64_t count, u
 		/* A chunk comes back complete only after the successor has read it; then nobody needs what was there before. */
 		step->lend = k == 0;
 		step->place = k >= n - 1 && k < 2 * (n - 1);
+		/* Two ranks: a chunk and the answer to it take all slots at most, and the answer is read before the next chunk. */
+		step->answer = n == 2 && k == 1;
 	}
 }
 

@@ -9,7 +9,8 @@
  *
  * Where ranks share memory a slice need not be copied. lend and place are permissions that the builder gives: what is sent is not
  * overwritten before the peer has read it, and where it goes is not used any more for anything else. Whether they are made use of
- * may differ from slice to slice, and changes no result; verify.c proves that too.
+ * may differ from slice to slice, and changes no result; verify.c proves that too. answer is one more: what is sent may be written
+ * over what was received, in the very slot that it came in, since the peer does not use that slot again before it has read it.
  */
 #ifndef DDL_SCHED_SCHEDULE_H
 #define DDL_SCHED_SCHEDULE_H
@@ -62,6 +63,7 @@ struct ddl__step {
 	uint8_t final;      /* 1: the reduction is complete with this step: an average is divided here */
 	uint8_t lend;       /* 1: the peer may read what is sent where it lies (src), when it comes to it */
 	uint8_t place;      /* 1: the peer stores what is sent at element dst of its output, and it may be written there at once */
+	uint8_t answer;     /* 1: what is sent to the peer that this step received from may lie where that came */
 	uint32_t wait_lane; /* index of the lane whose step wait_step must be complete before; DDL__NO_WAIT: none */
 	uint32_t wait_step; /* index in that lane */
 	uint64_t src;       /* offset in elements */

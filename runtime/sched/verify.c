@@ -19,6 +19,7 @@
 
 #include "error.h"
 #include "shape.h"
+#include "verify_answers.h"
 
 struct cell {                 /* one element of one buffer of one rank; its set is in world.sets */
 	bool defined;         /* holds a value */
@@ -768,6 +769,7 @@ int ddl__verify(const struct ddl__verify *verify, struct ddl_error *err)
 	rc = rc ? rc : run(&w);
 	rc = rc ? rc : check_ended(&w);
 	rc = rc ? rc : check_result(&w);
+	rc = rc ? rc : ddl__verify_answers(verify, err);
 	for (int r = 0; r < made; r++)
 		rank_fini(&w, r);
 	free(w.ranks);

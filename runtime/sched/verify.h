@@ -37,6 +37,7 @@ struct ddl__verify {
  *   - with `shared`: what is lent is not written before the peer has read it, what is placed meets no other use of that memory, and
  *     the peer stores it just there. That all slices are shared is the hardest case: a slice that goes through a slot touches the
  *     sender's memory no later, and the receiver's no earlier. So this and the proof without it hold for any mix.
+ *   - what is answered in the slot that it came in is read before that slot is used again (verify_answers.h).
  * -EPROTO with a sentence that names rank, lane, step and element otherwise; -ENOMEM; -EINVAL.
  * Cost: about n_ranks * count * steps, with `shared` times the lanes of all ranks; for tests and tools, not for the data path.
  */

@@ -20,6 +20,11 @@
  * counts a lent slice as read when the receiver has released it. What the receiver grants stands in the lane's head; it is written
  * when its start begins, and the sender takes it only in its own start of the same number: those belong together, and the
  * receiver's does not end before all slices of it have come. So it never changes while the sender may look at it.
+ *
+ * Answers. A line that one core has written, and another reads, costs as much again when that one writes to it. What is sent back to
+ * where a slice came from is therefore written over the slice: half as many lines go back and forth, and half as much memory is in
+ * use. The answer takes a slot of its own lane all the same, whose line tells which slot of the other lane it lies in. That slot's
+ * credit is returned as ever: its owner does not use it before it has read the answer (see transport.h: pair).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,6 +63,7 @@ struct shm_tx {
 	uint64_t at, size;   /* it, as the receiver wrote it */
 	uint64_t window;     /* id of the receiver's */
 	uint64_t placing_at; /* bytes into the grant: the slice that tx_placed will send */
+	struct shm_rx *pair; /* the lane back; NULL: none */
 };
 
 struct shm_rx {
@@ -66,6 +72,7 @@ struct shm_rx {
 	uint64_t released;
 	uint8_t *granted;    /* what the sender may write to; NULL: nothing */
 	size_t granted_size; /* bytes */
+	struct shm_tx *pair; /* the lane back; NULL: none */
 };
 
 struct shm_link {
@@ -586,12 +593,46 @@ static void shm_tx_placed(struct ddl__tx *base, size_t bytes)
 	(void)refer(tx, (uint32_t)bytes | DDL__SLICE_PLACED, 0, tx->placing_at);
 }
 
+static void shm_pair(struct ddl__tx *tx, struct ddl__rx *rx)
+{
+	((struct shm_tx *)tx)->pair = (struct shm_rx *)rx;
+	((struct shm_rx *)rx)->pair = (struct shm_tx *)tx;
+}
+
+static void *shm_tx_answer(struct ddl__tx *base, size_t bytes)
+{
+	struct shm_tx *tx = (struct shm_tx *)base;
+	const struct shm_rx *rx = tx->pair;
+
+	if (!rx || bytes < DDL__LEND_BYTES_MIN || bytes > rx->mesh.end.lane.slot_bytes || !has_credit(tx) ||
+	    atomic_load_explicit(&rx->lane.at->what, memory_order_relaxed) & ~DDL__SLICE_SIZE)
+		return NULL;
+	return ddl__shm_slice(&rx->lane);
+}
+
+static void shm_tx_answered(struct ddl__tx *base, size_t bytes)
+{
+	struct shm_tx *tx = (struct shm_tx *)base;
+
+	(void)refer(tx, (uint32_t)bytes | DDL__SLICE_ANSWER, 0, tx->pair->lane.next);
+}
+
+/* Where an answer lies; NULL: nowhere. */
+static const void *answered(const struct shm_tx *tx, uint64_t slot, uint32_t bytes)
+{
+	if (!tx || !tx->lane || slot >= tx->lane->slots || bytes > tx->mesh.end.lane.slot_bytes)
+		return NULL;
+	return ddl__shm_slice_of(tx->lane, (uint32_t)slot);
+}
+
 /* Where a slice lies that its slot only tells of; NULL: nowhere. */
 static const void *elsewhere(const struct shm_rx *rx, uint32_t what)
 {
 	const struct ddl__elsewhere from = rx->lane.at->inside.elsewhere;
 	uint32_t bytes = what & DDL__SLICE_SIZE;
 
+	if (what & DDL__SLICE_ANSWER)
+		return answered(rx->pair, from.at, bytes);
 	if (what & DDL__SLICE_LENT)
 		return ddl__windows_at(&((struct shm_link *)rx->mesh.link)->windows, from.window, from.at, bytes);
 	return from.at <= rx->granted_size && bytes <= rx->granted_size - from.at ? rx->granted + from.at : NULL;
@@ -617,7 +658,7 @@ static const void *shm_rx_slot(struct ddl__rx *base, size_t *bytes)
 	}
 	at = what == size ? ddl__shm_slice(&rx->lane) : elsewhere(rx, what);
 	if (!at) {
-		ddl__link_fail(rx->mesh.link, -EBADMSG, "it sent a slice that lies in no window");
+		ddl__link_fail(rx->mesh.link, -EBADMSG, "it sent a slice that lies in no window and no slot");
 		return NULL;
 	}
 	*bytes = size;
@@ -710,6 +751,9 @@ const struct ddl__transport_ops ddl__transport_shm = {
 	.rx_grant = shm_rx_grant,
 	.tx_place = shm_tx_place,
 	.tx_placed = shm_tx_placed,
+	.pair = shm_pair,
+	.tx_answer = shm_tx_answer,
+	.tx_answered = shm_tx_answered,
 	.sleeping = shm_sleeping,
 	.abort = ddl__mesh_abort,
 	.goodbye = ddl__mesh_goodbye,

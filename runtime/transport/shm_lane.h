@@ -51,10 +51,16 @@ _Static_assert(sizeof(struct ddl__shm_slot) == 64 && sizeof(struct ddl__shm_segm
 void ddl__shm_lane_init(struct ddl__shm_lane *lane, const struct ddl__lane *as, void *memory);
 size_t ddl__shm_lane_size(const struct ddl__lane *as);
 
-/* Where the slice of the slot lies that this end is at. */
+/* Where the slice of that slot lies. */
+static inline void *ddl__shm_slice_of(const struct ddl__shm_lane *lane, uint32_t slot)
+{
+	return (uint8_t *)lane->segment + lane->slices_at + slot * lane->slice_stride;
+}
+
+/* The same of the slot that this end is at. */
 static inline void *ddl__shm_slice(const struct ddl__shm_lane *lane)
 {
-	return (uint8_t *)lane->segment + lane->slices_at + lane->next * lane->slice_stride;
+	return ddl__shm_slice_of(lane, lane->next);
 }
 
 /* To the next slot. */

@@ -16,11 +16,12 @@
 /* What the size of a slice in a lane says beside the size: the slot holds a struct ddl__elsewhere instead of the slice. */
 #define DDL__SLICE_LENT   0x80000000u /* it lies in a window of the sender */
 #define DDL__SLICE_PLACED 0x40000000u /* it lies in what the receiver granted */
-#define DDL__SLICE_SIZE   0x3fffffffu /* mask of the size itself */
+#define DDL__SLICE_ANSWER 0x20000000u /* it lies in a slot that the receiver had sent */
+#define DDL__SLICE_SIZE   0x1fffffffu /* mask of the size itself */
 
 struct ddl__elsewhere {  /* where a slice lies. No padding. */
-	uint64_t window; /* id of the sender's; 0 where it was placed */
-	uint64_t at;     /* bytes into the window, or into the grant */
+	uint64_t window; /* id of the sender's; 0 where it was placed, or is an answer */
+	uint64_t at;     /* bytes into the window, or into the grant; of an answer: index of the slot */
 };
 
 struct ddl__grant {                          /* in a lane's memory; written by the receiver alone, start last */

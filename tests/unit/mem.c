@@ -429,6 +429,48 @@ static void two_ranks_copy_nothing_over_shared_memory(void **state)
 	assert_true(shared > 0 && shared % 4 == 0);
 }
 
+/* Two ranks with plain buffers send the results of their halves in the slots that the other's contributions came in. */
+static void *all_answered(struct rank *rank)
+{
+	const struct call call = { "ring", DDL_FLOAT32, DDL_SUM, 65536, 1, 1, 0, 1 };
+	struct ddl_request *request;
+	float *send = calloc(call.count, 4), *recv = calloc(call.count, 4);
+	uint64_t before = 0;
+
+	if (!send || !recv || create(rank, &call, send, recv, &request) < 0) {
+		complain(rank, "no request", 0);
+		free(send);
+		free(recv);
+		return NULL;
+	}
+	for (int s = 0; s < 4; s++) {
+		before = request->answered;
+		fill(send, &call, (uint64_t)s);
+		int rc = reduce(rank, &call, request, send, recv);
+		if (rc)
+			complain(rank, "an all-reduce failed", rc);
+	}
+	rank->shared = request->answered - before;
+	if (request->lent || request->placed)
+		complain(rank, "plain memory was lent or placed", 0);
+	ddl_request_free(request);
+	free(send);
+	free(recv);
+	return NULL;
+}
+
+static void two_ranks_answer_in_the_slot(void **state)
+{
+	uint64_t shared;
+
+	run_ranks(2, "shm", 1, all_answered, &shared);
+	assert_int_equal(shared, 2 * 4); /* a chunk has four slices */
+	run_ranks(3, "shm", 1, all_answered, &shared);
+	assert_int_equal(shared, 0);
+	run_ranks(2, "tcp", 1, all_answered, &shared);
+	assert_int_equal(shared, 0);
+}
+
 static void limit(int what, rlim_t to, struct rlimit *before)
 {
 	struct rlimit now;
@@ -525,9 +567,8 @@ static void a_process_alone_gets_plain_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(where_buffers_lie_changes_no_bit),
-		cmocka_unit_test(two_ranks_copy_nothing_over_shared_memory),
-		cmocka_unit_test(limits_of_files_and_descriptors_end_nobody),
+		cmocka_unit_test(where_buffers_lie_changes_no_bit),  cmocka_unit_test(two_ranks_copy_nothing_over_shared_memory),
+		cmocka_unit_test(two_ranks_answer_in_the_slot),      cmocka_unit_test(limits_of_files_and_descriptors_end_nobody),
 		cmocka_unit_test(a_process_alone_gets_plain_memory),
 	};
 

@@ -526,6 +526,46 @@ static void what_must_not_be_shared_is_found(void **state)
 	world_plan_fini(&w);
 }
 
+static void answers_that_are_written_over_too_early_are_found(void **state)
+{
+	static const struct {
+		uint32_t slots;   /* of the lanes; 0: as built */
+		uint8_t answers;  /* kind of steps that are made to answer; 0: none but those that do */
+		const char *says; /* NULL: it is proved */
+	} cases[] = {
+		{ 0, 0, NULL },
+		{ 5, 0, "sends into before it has taken the answer" },
+		{ 7, 0, "sends into before it has taken the answer" },
+		{ 0, DDL__SEND, "does not receive from whom it sends to" },
+		{ 0, DDL__RECV, "does not receive from whom it sends to" },
+	};
+	struct world_plan w;
+	struct ddl__layout *layout;
+	assert_int_equal(random_plan(5, 2, 0, 0, &w), 0);
+	assert_int_equal(ddl__layout_create(w.plan, w.node_of_rank, 2, &layout), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct ddl_error err = { 0 };
+		struct set set;
+		int answering = 0;
+		build_all(layout, allreduce_by(ddl__build_ring), 512, 1, 64, -1, &set);
+		for (int r = 0; r < set.n; r++) {
+			struct ddl__steps *lane = &set.s[r]->lanes[0];
+			set.s[r]->slots = cases[i].slots ? cases[i].slots : set.s[r]->slots;
+			for (uint32_t k = 0; k < lane->n; k++) {
+				answering += lane->steps[k].answer;
+				lane->steps[k].answer |= lane->steps[k].kind == cases[i].answers;
+			}
+		}
+		assert_true(answering > 2);
+		int rc = prove(&set, DDL__ALLREDUCE, 512, -1, false, &err);
+		if (cases[i].says ? rc != -EPROTO || !strstr(err.text, cases[i].says) : rc != 0)
+			fail_msg("case %zu: rc %d, \"%s\"", i, rc, err.text);
+		free_all(&set);
+	}
+	ddl__layout_destroy(layout);
+	world_plan_fini(&w);
+}
+
 /* ---- reductions of many sources, in exchange: the last step of the last lane ---- */
 
 static struct ddl__step *reduction(struct set *s)
@@ -666,6 +706,7 @@ int main(void)
 		cmocka_unit_test(steps_and_bytes_of_the_ring_are_those_of_the_formula),
 		cmocka_unit_test(broken_schedules_are_rejected),
 		cmocka_unit_test(what_must_not_be_shared_is_found),
+		cmocka_unit_test(answers_that_are_written_over_too_early_are_found),
 		cmocka_unit_test(broken_reductions_of_many_sources_are_rejected),
 		cmocka_unit_test(lanes_that_touch_the_same_element_without_a_wait_are_rejected),
 		cmocka_unit_test(a_barrier_without_its_waits_is_rejected),

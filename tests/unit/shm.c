@@ -77,7 +77,7 @@ static void test_lies_in_shared_memory_are_a_loss(void **state)
 		"it sent a slice without a credit",
 		"it sent a slice without a credit",
 		"it sent a slice that is larger than its slot",
-		"it sent a slice that lies in no window",
+		"it sent a slice that lies in no window and no slot",
 		"it gave credits for slices that it cannot have",
 		"it gave credits for slices that it cannot have",
 	};

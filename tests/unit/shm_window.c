@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include "shm_lane.h"
 #include "shm_window.h"
 
 #define OPS  (&ddl__transport_shm)
@@ -244,8 +245,145 @@ static void test_a_slice_that_lies_nowhere_is_a_loss(void **state)
 		lies[i](&p);
 		assert_null(OPS->rx_slot(p.rx, &bytes));
 		until(&p.world, is_lost, &p.world.rank[1]);
-		assert_string_equal(p.world.rank[1].detail[0], "it sent a slice that lies in no window");
+		assert_string_equal(p.world.rank[1].detail[0], "it sent a slice that lies in no window and no slot");
 		pair_close(&p);
+	}
+}
+
+/* ---- answers: rank 0 sends, rank 1 sends back in the slot that it came in ---- */
+
+struct back { /* the lane back of a pair's */
+	struct ddl__tx *tx;
+	struct ddl__rx *rx;
+};
+
+static struct back back_open(struct pair *p, uint32_t slot_bytes)
+{
+	struct ddl__lane lane = lane_of(1, 0, 2, slot_bytes);
+	struct back back;
+
+	pair_open(p);
+	show_both(p);
+	back.rx = open_rx(&p->world.rank[0], 1, &lane);
+	back.tx = open_tx(&p->world.rank[1], 0, &lane);
+	until(&p->world, has_credit, back.tx);
+	assert_null(OPS->tx_answer(back.tx, PART)); /* nobody said that they belong together */
+	OPS->pair(p->tx, back.rx);
+	OPS->pair(back.tx, p->rx);
+	return back;
+}
+
+static void back_close(struct pair *p, struct back *back)
+{
+	OPS->tx_close(back->tx);
+	OPS->rx_close(back->rx);
+	pair_close(p);
+}
+
+/* Rank 0 sends; returns where it wrote. */
+static const uint8_t *ask(struct pair *p, int letter)
+{
+	uint8_t *at = OPS->tx_slot(p->tx);
+
+	assert_non_null(at);
+	memset(at, letter, PART);
+	OPS->tx_send(p->tx, PART);
+	return at;
+}
+
+static void answer(struct pair *p, const struct back *back, int letter)
+{
+	size_t bytes;
+	const void *question = OPS->rx_slot(p->rx, &bytes);
+	void *at = OPS->tx_answer(back->tx, PART);
+
+	assert_non_null(at);
+	assert_ptr_equal(at, question);
+	memset(at, letter, PART);
+	OPS->tx_answered(back->tx, PART);
+	OPS->rx_release(p->rx);
+}
+
+static void test_an_answer_lies_where_the_question_lay(void **state)
+{
+	struct pair p;
+	struct back back = back_open(&p, PART);
+	size_t bytes;
+
+	for (int i = 0; i < 7; i++) { /* round the slots, in turn with slices in slots of their own */
+		const uint8_t *at = ask(&p, 'a' + i), *there;
+
+		answer(&p, &back, 'A' + i);
+		there = OPS->rx_slot(back.rx, &bytes);
+		assert_ptr_equal(there, at);
+		assert_int_equal(bytes, PART);
+		assert_true(there[0] == 'A' + i && there[PART - 1] == 'A' + i);
+		OPS->rx_release(back.rx);
+		if (i % 3 == 0)
+			continue;
+		memset(OPS->tx_slot(back.tx), '0' + i, PART);
+		OPS->tx_send(back.tx, PART);
+		there = OPS->rx_slot(back.rx, &bytes);
+		assert_ptr_not_equal(there, at);
+		assert_true(there[0] == '0' + i && there[PART - 1] == '0' + i);
+		OPS->rx_release(back.rx);
+	}
+	back_close(&p, &back);
+}
+
+static void test_what_cannot_be_answered_in_its_slot_is_not(void **state)
+{
+	struct pair p;
+	struct back back = back_open(&p, PART);
+	size_t bytes;
+
+	ask(&p, 'a');
+	assert_non_null(OPS->rx_slot(p.rx, &bytes));
+	assert_null(OPS->tx_answer(back.tx, 100)); /* not worth it */
+	assert_null(OPS->tx_answer(back.tx, PART + 1));
+	assert_non_null(OPS->tx_answer(back.tx, PART));
+	for (int i = 0; i < 2; i++) {
+		assert_non_null(OPS->tx_slot(back.tx));
+		OPS->tx_send(back.tx, PART);
+	}
+	assert_null(OPS->tx_answer(back.tx, PART)); /* no credit */
+	for (int i = 0; i < 2; i++) {
+		assert_non_null(OPS->rx_slot(back.rx, &bytes));
+		OPS->rx_release(back.rx);
+	}
+	assert_non_null(OPS->tx_answer(back.tx, PART));
+	OPS->rx_release(p.rx);
+	assert_true(OPS->tx_lend(p.tx, &p.window[0], 0, PART));
+	assert_ptr_equal(OPS->rx_slot(p.rx, &bytes), ddl__windows_at(windows_of(&p, 1), 1, 0, PART));
+	assert_null(OPS->tx_answer(back.tx, PART)); /* it is the peer's memory */
+	OPS->rx_release(p.rx);
+	back_close(&p, &back);
+}
+
+static void test_an_answer_that_lies_nowhere_is_a_loss(void **state)
+{
+	static const struct {
+		uint32_t slot_bytes; /* of the lane back */
+		uint64_t slot;       /* what it says */
+		uint32_t bytes;      /* that it is long */
+	} lies[] = { { PART, 2, PART }, { PART, UINT64_MAX, PART }, { 2 * PART, 0, PART + 1 } };
+
+	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		struct pair p;
+		struct back back = back_open(&p, lies[i].slot_bytes);
+		struct ddl__shm_slot *line;
+		size_t bytes;
+
+		line = (struct ddl__shm_slot *)((uint8_t *)OPS->tx_slot(back.tx) - 4096 + sizeof(struct ddl__shm_segment));
+		ask(&p, 'a');
+		answer(&p, &back, 'A');
+		assert_int_equal(line->inside.elsewhere.at, 0);
+		line->inside.elsewhere.at = lies[i].slot;
+		line->what = lies[i].bytes | DDL__SLICE_ANSWER;
+		assert_null(OPS->rx_slot(back.rx, &bytes));
+		until(&p.world, is_lost, &p.world.rank[0]);
+		assert_string_equal(p.world.rank[0].detail[1], "it sent a slice that lies in no window and no slot");
+		back_close(&p, &back);
 	}
 }
 
@@ -301,6 +439,8 @@ int main(void)
 		CASE(test_a_lent_slice_is_read_where_it_lies),      CASE(test_a_placed_slice_is_where_it_was_granted),
 		CASE(test_what_is_hidden_is_unmapped_and_not_lent), CASE(test_a_slice_that_lies_nowhere_is_a_loss),
 		CASE(test_windows_in_a_wrong_form_are_refused),     CASE(test_more_windows_than_the_peer_takes_are_not_shown),
+		CASE(test_an_answer_lies_where_the_question_lay),   CASE(test_what_cannot_be_answered_in_its_slot_is_not),
+		CASE(test_an_answer_that_lies_nowhere_is_a_loss),
 	};
 
 	return cmocka_run_group_tests_name("shm_window", tests, NULL, NULL);
