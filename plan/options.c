@@ -41,13 +41,14 @@ const struct ddl__choice ddl__wires[] = {
 	{ DDL__WIRE_AUTO, "auto", "the runtime chooses" },
 	{ DDL__WIRE_NATIVE, "native", "the type of the elements" },
 	{ DDL__WIRE_BFLOAT16, "bf16", "float32 data travel as bfloat16" },
-	{ DDL__WIRE_FLOAT16, "f16", "float32 data travel as float16" },
+	{ DDL__WIRE_FLOAT16, "f16", "float32 data travel as float16, each 256 elements with a scale" },
+	{ DDL__WIRE_INT8, "i8", "float32 data travel as int8, each 256 elements with a scale" },
 	{ 0, NULL, NULL },
 };
 
 const struct ddl__choice ddl__option_keys[] = {
 	{ KEY_RINGS, "rings", "number of rings that share the data: 1 to 64, or auto" },
-	{ KEY_WIRE, "wire", "type in which float32 data travel: auto, native, bf16 or f16" },
+	{ KEY_WIRE, "wire", "type in which float32 data travel: auto, native, bf16, f16 or i8" },
 	{ KEY_ORDER, "order", "order of the nodes: topology or slurm" },
 	{ KEY_PROGRESS, "progress", "service threads of each rank: 0 or 1" },
 	{ KEY_TRACE, "trace", "folder that traces are written to" },

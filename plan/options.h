@@ -38,6 +38,7 @@ enum ddl__wire_name { /* values of enum ddl_wire in ddl.h, which plan/ does not 
 		      DDL__WIRE_NATIVE = 1,
 		      DDL__WIRE_BFLOAT16 = 2,
 		      DDL__WIRE_FLOAT16 = 3,
+		      DDL__WIRE_INT8 = 4,
 };
 
 struct ddl__options {
@@ -61,7 +62,7 @@ struct ddl__choice {             /* one row of a table of what can be chosen */
 /* Tables, ended by a row whose name is NULL. */
 extern const struct ddl__choice ddl__modes[];
 extern const struct ddl__choice ddl__orders[];
-extern const struct ddl__choice ddl__wires[];       /* auto, native, bf16, f16 */
+extern const struct ddl__choice ddl__wires[];       /* auto, native, bf16, f16, i8 */
 extern const struct ddl__choice ddl__option_keys[]; /* rings, wire, order, progress, trace, dims, uplink */
 
 /* The row of a table with that id or that name (length bytes); NULL if there is none. */

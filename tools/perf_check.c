@@ -9,7 +9,9 @@
 
 #include "perf_check.h"
 
-#define BLOCK 256 /* elements whose reference is computed at once, rank by rank */
+#define I8_MOST    127       /* largest code of an int8 block */
+#define I8_SUM_MAX (1 << 15) /* whole numbers up to which I8_MOST times one is carried as it is */
+#define BLOCK      256       /* elements whose reference is computed at once, rank by rank */
 
 struct format {                /* of a floating-point type */
 	int precision;         /* bits of the significand, the hidden one included */
@@ -35,7 +37,7 @@ static bool is_float(enum ddl_type type)
 /* The floating-point type that travels. */
 static enum ddl_type wire_type(const struct ddl__check *check)
 {
-	if (check->type != DDL_FLOAT32 || check->wire == DDL_WIRE_NATIVE || check->op == 0)
+	if (check->type != DDL_FLOAT32 || check->wire == DDL_WIRE_NATIVE || check->op == 0 || check->wire == DDL_WIRE_INT8)
 		return check->type;
 	return check->wire == DDL_WIRE_FLOAT16 ? DDL_FLOAT16 : DDL_BFLOAT16;
 }
@@ -72,7 +74,13 @@ struct shape {            /* what is the same for all elements */
 	double scale;     /* of a sum's inputs; of a product's distance from 1 */
 	int exponent_max; /* exact products: powers of two up to this */
 	bool unrounded;   /* no order of the operations rounds */
+	bool one_size;    /* all elements of a partial result have the same magnitude, which int8 blocks carry as it is */
 };
+
+static bool is_int8(const struct ddl__check *check)
+{
+	return check->type == DDL_FLOAT32 && check->wire == DDL_WIRE_INT8;
+}
 
 /*
  * Exact: whole numbers whose sum over all ranks still fits into the significand; with too many ranks for that -1, 0 and 1, and then
@@ -83,8 +91,15 @@ static struct shape shape_of(const struct ddl__check *check)
 	const struct format *wire = &formats[wire_type(check)], *own = &formats[check->type];
 	struct shape shape = { .product = check->op == DDL_PROD, .scale = 1 };
 	const int precision = wire->precision < 32 ? wire->precision : 32;
+	const bool int8 = is_int8(check);
 
-	if (shape.product && check->exact) {
+	if (check->exact && int8 && check->op != 0) {
+		shape.one_size = !shape.product;
+		shape.unrounded = !shape.product;
+		shape.limit = shape.product ? 0 : I8_SUM_MAX / check->n_ranks;
+		if (!shape.product && shape.limit < 1)
+			shape.limit = 1;
+	} else if (shape.product && check->exact) {
 		shape.exponent_max = wire->exponent_max / check->n_ranks;
 		if (shape.exponent_max > 2)
 			shape.exponent_max = 2;
@@ -105,8 +120,27 @@ static struct shape shape_of(const struct ddl__check *check)
 	return shape;
 }
 
-static double float_input(const struct shape *shape, uint64_t bits)
+/*
+ * Inputs that int8 blocks carry as they are, since all elements of any partial result are the same multiple of 127 but for signs.
+ * Sums: a magnitude for each rank, signs for each element, the same on all ranks. Minima, maxima: a sign that one rank in so many
+ * has and that decides.
+ */
+static double one_size_input(const struct ddl__check *check, const struct shape *shape, uint64_t start, uint64_t index)
 {
+	const uint64_t least = (uint64_t)shape->limit - (uint64_t)shape->limit / 2;
+
+	if (check->op == DDL_MIN || check->op == DDL_MAX)
+		return (bits_at(start, index) % (uint64_t)check->n_ranks == 0) == (check->op == DDL_MAX) ? I8_MOST : -I8_MOST;
+	const double size = I8_MOST * (double)(least + scramble(start) % ((uint64_t)shape->limit - least + 1));
+	return bits_at(scramble(check->seed), index) & 1 ? -size : size;
+}
+
+static double float_input(const struct ddl__check *check, const struct shape *shape, uint64_t start, uint64_t index)
+{
+	if (shape->one_size)
+		return one_size_input(check, shape, start, index);
+	const uint64_t bits = bits_at(start, index);
+
 	double value;
 
 	if (!shape->product)
@@ -244,7 +278,7 @@ void ddl__check_fill(const struct ddl__check *check, int rank, uint64_t tensor, 
 	const struct shape shape = shape_of(check);
 
 	for (uint64_t i = 0; i < count; i++)
-		store_float(check->type, data, i, float_input(&shape, bits_at(start, i)));
+		store_float(check->type, data, i, float_input(check, &shape, start, i));
 }
 
 struct reference {               /* of one block of elements */
@@ -276,13 +310,13 @@ static void float_reference(const struct ddl__check *check, const struct shape *
 	uint64_t start = stream(check, 0, tensor);
 
 	for (size_t i = 0; i < n; i++) {
-		sum->value[i] = float_input(shape, bits_at(start, first + i));
+		sum->value[i] = float_input(check, shape, start, first + i);
 		sum->magnitude[i] = fabs(sum->value[i]);
 	}
 	for (int rank = 1; rank < check->n_ranks; rank++) {
 		start = stream(check, rank, tensor);
 		for (size_t i = 0; i < n; i++)
-			take_in(check->op, sum, i, float_input(shape, bits_at(start, first + i)));
+			take_in(check->op, sum, i, float_input(check, shape, start, first + i));
 	}
 	for (size_t i = 0; i < n; i++) {
 		if (check->op == DDL_AVG) {
@@ -294,6 +328,24 @@ static void float_reference(const struct ddl__check *check, const struct shape *
 	}
 }
 
+/*
+ * What the neighbours of an element on the wire may take from it: `times` roundings, each by at most a part of the largest
+ * magnitude that any partial result can have.
+ */
+static double block_bound(const struct ddl__check *check, const struct shape *shape, int times)
+{
+	const bool int8 = check->wire == DDL_WIRE_INT8, sums = check->op == DDL_SUM || check->op == DDL_AVG;
+	double largest = (double)shape->limit * shape->scale;
+
+	if (check->type != DDL_FLOAT32 || (!int8 && check->wire != DDL_WIRE_FLOAT16) || shape->unrounded)
+		return 0;
+	if (shape->product) /* of any of the factors */
+		largest = pow(shape->limit > 0 ? 1 + largest : ldexp(1, shape->exponent_max), check->n_ranks);
+	else if (sums)
+		largest *= check->n_ranks;
+	return largest * expm1(times * (int8 ? 1 / 253.9 : 0x1p-39)) / (check->op == DDL_AVG ? check->n_ranks : 1);
+}
+
 /* The error allowed per unit of magnitude, and *smallest: what subnormal results may add. */
 static double relative_bound(const struct ddl__check *check, const struct shape *shape, double *smallest)
 {
@@ -301,6 +353,8 @@ static double relative_bound(const struct ddl__check *check, const struct shape 
 	const double k = check->n_ranks + 2;
 
 	*smallest = 0;
+	if (shape->one_size && check->op == DDL_AVG)
+		return 0x1p-14; /* a scale has 16 bits */
 	if (check->op == DDL_MIN || check->op == DDL_MAX)
 		return wire_type(check) == check->type ? 0 : wire->roundoff;
 	if (shape->unrounded)
@@ -319,6 +373,7 @@ static int compare_floats(const struct ddl__check *check, uint64_t tensor, const
 	double smallest;
 	const double relative = relative_bound(check, &shape, &smallest);
 
+	smallest += block_bound(check, &shape, check->n_ranks + 2);
 	for (uint64_t begin = first; begin < end; begin += BLOCK) {
 		const size_t n = end - begin < BLOCK ? (size_t)(end - begin) : BLOCK;
 		struct reference expected;
@@ -387,22 +442,34 @@ static int compare_integers(const struct ddl__check *check, uint64_t tensor, con
 	return 1;
 }
 
+/* How far a copy may be from its original: by one rounding, where the wire rounds. */
+static double copy_bound(const struct ddl__check *check, const struct shape *shape, double value)
+{
+	double unit = check->wire == DDL_WIRE_BFLOAT16 ? 0x1p-8 : check->wire == DDL_WIRE_FLOAT16 ? 0x1p-11 : 0;
+
+	return check->type != DDL_FLOAT32 ? 0 : unit * fabs(value) + block_bound(check, shape, 1);
+}
+
 static int compare_copies(const struct ddl__check *check, uint64_t tensor, const void *data, uint64_t first, uint64_t end,
 			  struct ddl__mismatch *mismatch)
 {
 	const uint64_t start = stream(check, check->root, tensor);
 	struct shape shape = { .product = false };
+	double bound = 0;
 
-	if (is_float(check->type))
+	if (is_float(check->type)) {
 		shape = shape_of(check);
+		shape.unrounded = false;
+	}
 	for (uint64_t i = first; i < end; i++) {
 		double expected, got;
 		bool same;
 
 		if (is_float(check->type)) {
-			expected = float_input(&shape, bits_at(start, i));
+			expected = float_input(check, &shape, start, i);
 			got = load_float(check->type, data, i);
-			same = got == expected;
+			bound = copy_bound(check, &shape, expected);
+			same = fabs(got - expected) <= bound;
 		} else {
 			const int64_t value = integer_value(check->type, bits_at(start, i));
 
@@ -412,7 +479,7 @@ static int compare_copies(const struct ddl__check *check, uint64_t tensor, const
 		}
 		if (same)
 			continue;
-		*mismatch = (struct ddl__mismatch){ i, got, expected, 0 };
+		*mismatch = (struct ddl__mismatch){ i, got, expected, bound };
 		return 0;
 	}
 	return 1;

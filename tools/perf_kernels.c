@@ -51,6 +51,7 @@ static const struct row {
 	{ "wire + b, sent on", WIRE, DDL_SUM, DDL_FLOAT32, DDL_WIRE_NATIVE, 0, 0 },
 	{ "wire + b, sent on", WIRE, DDL_SUM, DDL_FLOAT32, DDL_WIRE_BFLOAT16, 0, 0 },
 	{ "wire + b, sent on", WIRE, DDL_SUM, DDL_FLOAT32, DDL_WIRE_FLOAT16, 0, 0 },
+	{ "wire + b, sent on", WIRE, DDL_SUM, DDL_FLOAT32, DDL_WIRE_INT8, 0, 0 },
 	{ "average, kept and sent", FINISH, DDL_AVG, DDL_FLOAT32, DDL_WIRE_NATIVE, 0, 0 },
 	{ "average, kept and sent", FINISH, DDL_AVG, DDL_FLOAT32, DDL_WIRE_BFLOAT16, 0, 0 },
 	{ "2 sources, 2 results", MANY, DDL_SUM, DDL_FLOAT32, DDL_WIRE_NATIVE, 2, 2 },
@@ -285,8 +286,8 @@ static void measure_set(struct bench *b, size_t set)
 				continue;
 			const struct traffic t = traffic_of(&rows[r], work.k);
 			work.n = b->bytes[level] / t.all;
-			for (size_t i = 0; i < ARRAYS; i++)
-				bytes[i] = work.n * t.arrays[i];
+			for (size_t i = 0; i < ARRAYS; i++) /* what is no element in memory is elements on the wire, with scales */
+				bytes[i] = work.n * t.arrays[i] + (work.k->wire_block ? work.n / work.k->wire_block * 4 + 4 : 0);
 			cut(b, bytes, work.arrays);
 			b->rates[set][level][r] = time_work(b, &work) / (double)work.n;
 		}

@@ -258,7 +258,7 @@ static const char *wire_name(const struct ddl__perf *perf, const struct ddl__cal
 {
 	if (perf->setting.options->collective == DDL__PERF_BARRIER)
 		return "none";
-	if (call->wire == DDL_WIRE_BFLOAT16 || call->wire == DDL_WIRE_FLOAT16)
+	if (call->wire > DDL_WIRE_NATIVE)
 		return ddl__choice_by_id(ddl__wires, (int)call->wire)->name;
 	return ddl__choice_by_id(ddl__types, (int)perf->setting.options->type)->name;
 }
@@ -316,8 +316,9 @@ int ddl__perf_measure(struct ddl__perf *perf, const struct ddl__perf_row *row, s
 		ddl__call_how(call, result->algorithm);
 		result->rings = (int)call->rings;
 		result->wire_bytes = row->bytes;
-		if (call->wire == DDL_WIRE_BFLOAT16 || call->wire == DDL_WIRE_FLOAT16)
-			result->wire_bytes = row->bytes / perf->type_size * 2;
+		if (call->wire > DDL_WIRE_NATIVE)
+			result->wire_bytes = ddl__wire_bytes((enum ddl_wire)call->wire, (enum ddl_type)call->type,
+							     row->bytes / perf->type_size);
 		result->wire = wire_name(perf, call);
 		ddl__perf_stats(perf->times_us, (size_t)perf->setting.options->iterations, result);
 	}

@@ -57,7 +57,7 @@ static const struct ddl__help help[] = {
 	{ "--total-only", "with --sizes-file: not each size alone" },
 	{ "--type TYPE", "f64, f32 (default), f16, bf16, i64, i32, i8, u8" },
 	{ "--op OP", "sum (default), avg, min, max, prod" },
-	{ "--wire WIRE", "type in which f32 travels: auto (default: as planned), native, bf16, f16" },
+	{ "--wire WIRE", "type in which f32 travels: auto (default: as planned), native, bf16, f16, i8" },
 	{ "--root RANK", "of broadcast, reduce, gather and scatter (default 0)" },
 	{ "--in-place", "input and result within one buffer" },
 	{ "--buffers KIND", "malloc (default), or ddl_mem: from ddl_mem_alloc(), which a node's ranks share" },

@@ -12,19 +12,24 @@
 #include "error.h"
 #include "hostlist.h"
 #include "plan_view.h"
+#include "reduce.h"
 #include "schedule.h"
 #include "select.h"
 #include "tools.h"
 
-enum { ELEMENT_BYTES = 4, HALF_BYTES = 2 }; /* float32 as it is, and as bfloat16 or float16 */
+enum { ELEMENT_BYTES = 4 }; /* float32 */
 
-static uint64_t sent_by(const struct ddl__steps *lane)
+/* Bytes on the wire, scales included. */
+static uint64_t sent_by(const struct ddl__steps *lane, const struct ddl__schedule *schedule, const struct ddl__kernels *k)
 {
-	uint64_t elements = 0;
+	const uint64_t slice = schedule->slice_elements;
+	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < lane->n; i++)
-		elements += ddl__step_sends(lane->steps[i].kind) ? lane->steps[i].count : 0;
-	return elements;
+		if (ddl__step_sends(lane->steps[i].kind))
+			bytes += lane->steps[i].count / slice * ddl__wire_size(k, slice) +
+				 ddl__wire_size(k, lane->steps[i].count % slice);
+	return bytes;
 }
 
 /* Follows bytes from vertex to vertex along the tree. */
@@ -44,7 +49,7 @@ static void add_hop(const struct ddl__view *view, size_t from, size_t to, uint64
 }
 
 static int add_rank(const struct ddl__view *view, const struct ddl__candidate *candidate, struct ddl__build *build,
-		    const size_t *places, struct ddl__traffic *traffic)
+		    const struct ddl__kernels *k, const size_t *places, struct ddl__traffic *traffic)
 {
 	const size_t *node = view->layout->node_of_rank;
 	struct ddl__schedule *schedule;
@@ -56,7 +61,7 @@ static int add_rank(const struct ddl__view *view, const struct ddl__candidate *c
 		const struct ddl__steps *lane = &schedule->lanes[i];
 
 		if (lane->send_peer >= 0)
-			add_hop(view, places[node[build->rank]], places[node[lane->send_peer]], sent_by(lane) * build->wire_bytes,
+			add_hop(view, places[node[build->rank]], places[node[lane->send_peer]], sent_by(lane, schedule, k),
 				traffic);
 	}
 	ddl__schedule_destroy(schedule);
@@ -67,11 +72,13 @@ int ddl__view_traffic(const struct ddl__view *view, const struct ddl__candidate 
 		      struct ddl__traffic *traffic)
 {
 	const struct ddl__options *options = &view->plan->options;
-	const bool half = options->wire == DDL__WIRE_BFLOAT16 || options->wire == DDL__WIRE_FLOAT16;
+	const enum ddl_wire wire = ddl__wire_resolve((enum ddl_wire)options->wire, DDL_FLOAT32);
+	const struct ddl__kernels *k = ddl__kernels_get(DDL_SUM, DDL_FLOAT32, wire);
 	struct ddl__build build = {
 		.layout = view->layout,
 		.count = bytes / ELEMENT_BYTES,
-		.wire_bytes = half ? HALF_BYTES : ELEMENT_BYTES,
+		.wire_bytes = k->wire_bytes,
+		.wire_block = k->wire_block,
 		.root = -1,
 		.rings = options->rings ? options->rings : 1,
 	};
@@ -83,7 +90,7 @@ int ddl__view_traffic(const struct ddl__view *view, const struct ddl__candidate 
 		if (view->vertices[i].vertex->n_children == 0)
 			places[view->vertices[i].vertex->node] = i;
 	for (build.rank = 0; rc == 0 && build.rank < view->layout->n_ranks; build.rank++)
-		rc = add_rank(view, candidate, &build, places, traffic);
+		rc = add_rank(view, candidate, &build, k, places, traffic);
 	free(places);
 	return rc;
 }

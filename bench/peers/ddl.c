@@ -75,6 +75,8 @@ static int prepare(const struct bench_call *call)
 		options.wire = DDL_WIRE_BFLOAT16;
 	else if (!strcmp(state.settings->wire, "float16"))
 		options.wire = DDL_WIRE_FLOAT16;
+	else if (!strcmp(state.settings->wire, "int8"))
+		options.wire = DDL_WIRE_INT8;
 	if (ddl_allreduce_init(call->send, call->recv, call->count, call->type == BENCH_FLOAT32 ? DDL_FLOAT32 : DDL_BFLOAT16,
 			       DDL_SUM, state.comm, &options, &state.request, &err) == 0)
 		return 0;

@@ -72,7 +72,14 @@ enum ddl_wire {
 	DDL_WIRE_AUTO = 0,     /* what the plan says (--ddl=...,wire=), else the element type */
 	DDL_WIRE_NATIVE = 1,   /* the element type */
 	DDL_WIRE_BFLOAT16 = 2, /* DDL_FLOAT32 data travel as bfloat16; other types natively */
-	DDL_WIRE_FLOAT16 = 3,  /* DDL_FLOAT32 data travel as float16; other types natively */
+	DDL_WIRE_FLOAT16 = 3,  /* DDL_FLOAT32 data travel as float16, each 256 elements with a scale; other types natively */
+	DDL_WIRE_INT8 = 4,     /* DDL_FLOAT32 data travel as int8, each 256 elements with a scale; other types natively */
+};
+
+/* How elements are rounded to a wire that is narrower than they are. */
+enum ddl_rounding {
+	DDL_ROUND_NEAREST = 0,    /* to the nearest, ties to even */
+	DDL_ROUND_STOCHASTIC = 1, /* up or down by chance, in proportion to the distances: right on average */
 };
 
 /*
@@ -116,10 +123,13 @@ struct ddl_request_options {
 	int priority;          /* higher goes first; default 0 */
 	int rings;             /* rings that share the data, 1 ... 64; 0: what the plan says, else 1; of long messages one a rail */
 	const char *algorithm; /* name as `ddl info` prints it; borrowed; NULL: DDL_ALGO, else chosen */
+	enum ddl_rounding rounding; /* to wires that round */
+	uint64_t seed;              /* of stochastic rounding: the same seed, the same bits in every run */
+	int error_feedback;         /* 1: what rounding takes away is added to the input of the next start; sums and averages */
 };
 #define DDL_REQUEST_OPTIONS_INIT                                                                                                   \
 	{                                                                                                                          \
-		sizeof(struct ddl_request_options), DDL_WIRE_AUTO, 0, 0, NULL                                                      \
+		sizeof(struct ddl_request_options), DDL_WIRE_AUTO, 0, 0, NULL, DDL_ROUND_NEAREST, 0, 0                             \
 	}
 
 /*
@@ -293,7 +303,8 @@ int ddl_reduce_scatter_counts_init(const void *send, void *recv, const size_t *c
  *
  * send     counts[me] elements. In place: send == recv + begin[me]
  * recv     as many elements as all blocks together
- * Elements travel natively: the copies are exact. The rest as in ddl_reduce_scatter_init().
+ * Elements travel natively and the copies are exact, whatever the plan says, unless options->wire names a wire that rounds: then
+ * each element is rounded once, and every rank, its own included, gets the rounded one. The rest as in ddl_reduce_scatter_init().
  * Source: the second half of the ring all-reduce; for short blocks Bruck and others, 1997.
  */
 int ddl_allgather_init(const void *send, void *recv, size_t count, enum ddl_type type, struct ddl_comm *comm,
@@ -448,6 +459,21 @@ int ddl_request_get_peer_stats(const struct ddl_request *request, int peer, stru
  * Returns 0; -EINVAL if it is active (unless the communicator was aborted).
  */
 int ddl_request_free(struct ddl_request *request);
+
+/*
+ * ddl_request_reset_feedback, ddl_request_get_feedback, ddl_request_set_feedback - what a request with error_feedback will add to the
+ * input of its next start: made zero, read for a checkpoint, and set from one. It is this rank's own. Not collective, do not block.
+ *
+ * residual  count floats: written by get; read by set
+ * count     elements of the input
+ * Source: Seide, Fu, Droppo, Li and Yu, "1-bit stochastic gradient descent and its application to data-parallel distributed training
+ * of speech DNNs", 2014.
+ * Returns 0; -EOPNOTSUPP (the request has no error feedback, or its wire rounds nothing); -EBUSY (it is active); -EINVAL (another
+ * count than the input's, or NULL).
+ */
+int ddl_request_reset_feedback(struct ddl_request *request);
+int ddl_request_get_feedback(const struct ddl_request *request, float *residual, size_t count);
+int ddl_request_set_feedback(struct ddl_request *request, const float *residual, size_t count);
 
 /*
  * ddl_allreduce, ddl_broadcast, ddl_barrier and so on - the blocking forms; arguments as in the _init form. They look a matching

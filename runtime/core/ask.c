@@ -143,23 +143,44 @@ const char *ddl__ask_forced(const struct ddl_comm *comm)
 	return name && *name ? name : ddl__select_wanted(&comm->plan->options);
 }
 
+/* Bytes of the call's count on its wire. */
+static uint64_t wire_bytes(const struct ddl__call *call)
+{
+	return call->type ? ddl__wire_bytes((enum ddl_wire)call->wire, (enum ddl_type)call->type, call->count) : 0;
+}
+
+/* Bruck's rounds carry blocks in changing company: they cannot tell what rounding took from which, nor round a block but once. */
+static bool needs_ring(const struct ddl__call *call)
+{
+	return call->wire != DDL_WIRE_NATIVE &&
+	       (call->collective == DDL__ALLGATHER || (call->collective == DDL__REDUCE_SCATTER && call->feedback));
+}
+
 /* What is asked for by name (the request's options, DDL_ALGO, --ddl=ring), else what is the fastest. From agreed facts only. */
 static int choose(const struct ddl_comm *comm, const char *wanted, const struct ddl__call *call, struct ddl__candidate *candidate,
 		  struct ddl_error *err)
 {
 	enum ddl__collective collective = (enum ddl__collective)call->collective;
 	const char *forced = wanted && *wanted ? wanted : collective == DDL__ALLREDUCE ? ddl__ask_forced(comm) : NULL;
-	if (forced)
-		return take_forced(comm, collective, forced, candidate, err);
-	size_t bytes = call->wire == DDL_WIRE_NATIVE && call->type ? ddl_type_size((enum ddl_type)call->type) : 2;
-	double count = (double)call->count; /* by counts it is that of all blocks */
+	if (forced) {
+		int rc = take_forced(comm, collective, forced, candidate, err);
+		if (rc == 0 && needs_ring(call) && strcmp(candidate->algorithm->name, "ring") != 0)
+			return ddl__error_set(err, -EOPNOTSUPP,
+					      "%s by %s cannot be done with %s: use ring, or leave the choice open",
+					      ddl__collective_name(collective), candidate->algorithm->name,
+					      collective == DDL__ALLGATHER ? "a wire that rounds" : "error feedback");
+		return rc;
+	}
+	if (needs_ring(call))
+		return ddl__select(collective, "ring", candidate, err);
+	double bytes = (double)wire_bytes(call); /* by counts it is that of all blocks */
 	if (ddl__has_blocks(collective) && !call->counts)
-		count *= comm->size;
-	if (collective == DDL__ALLREDUCE && comm->tuning && ddl__tuning_find(comm->tuning, call->count * bytes, candidate) == 0)
+		bytes *= comm->size;
+	if (collective == DDL__ALLREDUCE && comm->tuning && ddl__tuning_find(comm->tuning, wire_bytes(call), candidate) == 0)
 		return 0;
 	struct ddl__model model;
 	ddl__model_init(&model, comm->layout);
-	*candidate = ddl__select_cheapest(collective, &model, count * (double)bytes);
+	*candidate = ddl__select_cheapest(collective, &model, bytes);
 	return 0;
 }
 
@@ -167,35 +188,66 @@ static int choose(const struct ddl_comm *comm, const char *wanted, const struct 
 static uint32_t default_rings(const struct ddl_comm *comm, const struct ddl__call *call)
 {
 	uint32_t rails = comm->plan->rails < DDL__RAILS_MAX ? comm->plan->rails : DDL__RAILS_MAX;
-	size_t bytes = call->wire == DDL_WIRE_NATIVE && call->type ? ddl_type_size((enum ddl_type)call->type) : 2;
 	bool blocks = ddl__has_blocks((enum ddl__collective)call->collective) && !call->counts;
 	if (rails < 2 || comm->plan->n_nodes < 2)
 		return 1;
-	return (double)call->count * (blocks ? comm->size : 1) * (double)bytes >= (double)rails * RAIL_BYTES_MIN ? rails : 1;
+	return (double)wire_bytes(call) * (blocks ? comm->size : 1) >= (double)rails * RAIL_BYTES_MIN ? rails : 1;
+}
+
+/* The caller's options, by a library that may be older or newer than the caller: what it does not know of are the defaults. */
+static int read_options(const struct ddl_request_options *given, struct ddl_request_options *o, struct ddl_error *err)
+{
+	*o = (struct ddl_request_options)DDL_REQUEST_OPTIONS_INIT;
+	if (given && given->struct_size < offsetof(struct ddl_request_options, rounding))
+		return ddl__error_set(err, -EINVAL, "ddl_request_options is not initialised: start from DDL_REQUEST_OPTIONS_INIT");
+	if (given)
+		memcpy(o, given, given->struct_size < sizeof(*o) ? given->struct_size : sizeof(*o));
+	if (o->rings < 0 || o->rings > (int)DDL__RINGS_MAX || (unsigned)o->wire > DDL_WIRE_INT8)
+		return ddl__error_set(err, -EINVAL, "ddl_request_options: rings must be 0 to %d, wire a value of enum ddl_wire",
+				      DDL__RINGS_MAX);
+	if ((unsigned)o->rounding > DDL_ROUND_STOCHASTIC || (unsigned)o->error_feedback > 1)
+		return ddl__error_set(err, -EINVAL,
+				      "ddl_request_options: rounding must be a value of enum ddl_rounding, error_feedback 0 or 1");
+	return 0;
+}
+
+/* How elements travel: the plan's word counts for reductions only, since other collectives' copies are exact unless asked for. */
+static int complete_wire(const struct ddl_comm *comm, const struct ddl_request_options *o, struct ddl__call *call,
+			 struct ddl_error *err)
+{
+	const enum ddl_type type = (enum ddl_type)call->type;
+	call->wire = DDL_WIRE_NATIVE;
+	if (reduces(call->collective))
+		call->wire = ddl__wire_resolve(o->wire ? o->wire : (enum ddl_wire)comm->plan->options.wire, type);
+	else if (call->collective == DDL__ALLGATHER)
+		call->wire = ddl__wire_resolve(o->wire, type);
+	if (o->error_feedback && reduces(call->collective) && call->op != DDL_SUM && call->op != DDL_AVG)
+		return ddl__error_set(err, -EINVAL, "error feedback is for sums and averages, not for %s: set error_feedback to 0",
+				      ddl__op_name((enum ddl_op)call->op));
+	if (call->wire == DDL_WIRE_NATIVE)
+		return 0;
+	call->rounding = o->rounding;
+	call->seed = o->rounding == DDL_ROUND_STOCHASTIC ? o->seed : 0;
+	call->feedback = (uint32_t)o->error_feedback;
+	return 0;
 }
 
 /* The options, completed: the plan's word where the caller has none. */
 static int complete_call(const struct ddl_comm *comm, const struct ddl_request_options *options, struct ddl__call *call,
 			 struct ddl__candidate *candidate, struct ddl_error *err)
 {
-	static const struct ddl_request_options defaults = DDL_REQUEST_OPTIONS_INIT;
-	const struct ddl_request_options *o = options ? options : &defaults;
 	const struct ddl__options *plan = &comm->plan->options;
-	if (o->struct_size < sizeof(*o))
-		return ddl__error_set(err, -EINVAL, "ddl_request_options is not initialised: start from DDL_REQUEST_OPTIONS_INIT");
-	if (o->rings < 0 || o->rings > (int)DDL__RINGS_MAX || (unsigned)o->wire > DDL_WIRE_FLOAT16)
-		return ddl__error_set(err, -EINVAL, "ddl_request_options: rings must be 0 to %d, wire a value of enum ddl_wire",
-				      DDL__RINGS_MAX);
-	enum ddl_wire wire = o->wire ? o->wire : (enum ddl_wire)plan->wire;
-	call->wire = reduces(call->collective) ? ddl__wire_resolve(wire, (enum ddl_type)call->type) : DDL_WIRE_NATIVE;
-	int rc = choose(comm, o->algorithm, call, candidate, err);
+	struct ddl_request_options o;
+	int rc = read_options(options, &o, err);
+	rc = rc ? rc : complete_wire(comm, &o, call, err);
+	rc = rc ? rc : choose(comm, o.algorithm, call, candidate, err);
 	if (rc < 0)
 		return rc;
 	call->algorithm = candidate->algorithm->id;
 	for (uint32_t i = 0; i < candidate->n_dims; i++)
 		call->dims[i] = candidate->dims[i];
-	call->rings = o->rings ? (uint32_t)o->rings : plan->rings ? plan->rings : default_rings(comm, call);
-	call->priority = o->priority;
+	call->rings = o.rings ? (uint32_t)o.rings : plan->rings ? plan->rings : default_rings(comm, call);
+	call->priority = o.priority;
 	return 0;
 }
 

@@ -74,6 +74,9 @@ static int run_alone(struct ddl_comm *comm, struct ddl__stats_row *row)
 	    call->count > ALONE_BYTES_MAX / unit / (blocks ? (uint64_t)comm->size : 1))
 		return -EOPNOTSUPP;
 	options.wire = (enum ddl_wire)call->wire;
+	options.rounding = (enum ddl_rounding)call->rounding;
+	options.seed = call->seed;
+	options.error_feedback = (int)call->feedback;
 	options.priority = call->priority;
 	options.rings = (int)call->rings;
 	options.algorithm = ddl__call_how(call, how);

@@ -57,17 +57,18 @@ void ddl__request_describe_wait(const struct ddl_request *request, char *text, s
 
 void ddl__request_done(const struct ddl_request *request, uint64_t *done, uint64_t *all)
 {
-	const uint64_t slice = request->schedule->slice_elements, unit = request->kernels->wire_bytes;
+	const uint64_t slice = request->schedule->slice_elements;
+	const struct ddl__kernels *k = request->kernels;
 	*done = *all = 0;
 	for (uint32_t l = 0; l < request->schedule->n_lanes; l++) {
 		const struct ddl__lane_state *lane = &request->lanes[l];
 		for (uint32_t s = 0; s < lane->steps->n; s++) {
 			const uint64_t count = lane->steps->steps[s].count, part = lane->slice * slice;
-			*all += count * unit;
+			*all += ddl__wire_size(k, count);
 			if (s < lane->step)
-				*done += count * unit;
+				*done += ddl__wire_size(k, count);
 			else if (s == lane->step)
-				*done += (part < count ? part : count) * unit;
+				*done += ddl__wire_size(k, part < count ? part : count);
 		}
 	}
 }

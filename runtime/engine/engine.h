@@ -48,10 +48,11 @@ enum ddl__halt {                         /* why a lane does not go on */
 		 DDL__HALT_FAILED = 6,   /* the communicator has failed */
 };
 
-struct ddl__channel; /* channel.h */
-struct ddl__stats;   /* stats.h */
-struct ddl__watch;   /* stats.h */
-struct ddl__state;   /* state.h */
+struct ddl__channel;  /* channel.h */
+struct ddl__stats;    /* stats.h */
+struct ddl__watch;    /* stats.h */
+struct ddl__state;    /* state.h */
+struct ddl__rounding; /* rounding.h */
 
 struct ddl__shared {                      /* where a buffer lies in memory that the node's other processes can map */
 	const struct ddl__window *window; /* NULL: in none */
@@ -85,6 +86,7 @@ struct ddl_request {
 	uint64_t answered;                  /* slices so far that were sent in the slot that one had come in */
 	uint64_t starts;                    /* so far; as many on every rank that takes part, when it comes to the same start */
 	void *scratch;                      /* owned; NULL: none */
+	struct ddl__rounding *rounding;     /* owned; NULL: to nearest, and nothing is fed back */
 	const struct ddl__kernels *kernels; /* static */
 	struct ddl__schedule *schedule;     /* owned */
 	struct ddl__lane_state *lanes;      /* schedule->n_lanes */

@@ -11,6 +11,7 @@
 #include "channel.h"
 #include "engine.h"
 #include "error.h"
+#include "rounding.h"
 #include "shape.h"
 #include "share.h"
 #include "stats.h"
@@ -33,6 +34,16 @@ static const char *counts_text(const struct ddl__call *call, char *text, size_t 
 	return text;
 }
 
+/* "wire i8, stochastic with seed 7, error feedback". */
+static void wire_text(const struct ddl__call *call, char *text, size_t size)
+{
+	const char *name = ddl__wire_name((enum ddl_wire)call->wire);
+	char chance[48] = "";
+	if (call->rounding == DDL_ROUND_STOCHASTIC)
+		snprintf(chance, sizeof(chance), ", stochastic with seed %llu", (unsigned long long)call->seed);
+	snprintf(text, size, "wire %s%s%s", name ? name : "unknown", chance, call->feedback ? ", error feedback" : "");
+}
+
 char *ddl__call_how(const struct ddl__call *call, char *text)
 {
 	struct ddl__algorithm algorithm = { .name = ddl__algorithm_name(call->algorithm) };
@@ -47,22 +58,23 @@ void ddl__call_describe(const struct ddl__call *call, char *text, size_t size)
 {
 	const char *name = ddl__collective_name((enum ddl__collective)call->collective);
 	const char *type = ddl__type_name((enum ddl_type)call->type);
-	char count[24] = "", counts[48], root[32] = "", how[DDL__CANDIDATE_TEXT_SIZE];
+	char count[24] = "", counts[48], root[32] = "", how[DDL__CANDIDATE_TEXT_SIZE], wire[96];
 	if (call->collective != DDL__ALLTOALL || !call->counts)
 		snprintf(count, sizeof(count), "%llu ", (unsigned long long)call->count);
 	if (call->root >= 0)
 		snprintf(root, sizeof(root), " %s rank %d",
 			 call->collective == DDL__REDUCE || call->collective == DDL__GATHER ? "to" : "from", call->root);
 	counts_text(call, counts, sizeof(counts));
+	wire_text(call, wire, sizeof(wire));
 	if (call->collective == DDL__BARRIER)
 		snprintf(text, size, "%s", name);
 	else if (call->op == 0)
-		snprintf(text, size, "%s of %s%s%s%s (priority %d, %u rings, %s)", name, count, type, counts, root, call->priority,
+		snprintf(text, size, "%s of %s%s%s%s (%s%spriority %d, %u rings, %s)", name, count, type, counts, root,
+			 call->wire > DDL_WIRE_NATIVE ? wire : "", call->wire > DDL_WIRE_NATIVE ? ", " : "", call->priority,
 			 call->rings, ddl__call_how(call, how));
 	else
-		snprintf(text, size, "%s of %s%s%s%s (%s, wire %s, priority %d, %u rings, %s)", name, count, type, counts, root,
-			 ddl__op_name((enum ddl_op)call->op), ddl__wire_name((enum ddl_wire)call->wire), call->priority,
-			 call->rings, ddl__call_how(call, how));
+		snprintf(text, size, "%s of %s%s%s%s (%s, %s, priority %d, %u rings, %s)", name, count, type, counts, root,
+			 ddl__op_name((enum ddl_op)call->op), wire, call->priority, call->rings, ddl__call_how(call, how));
 }
 
 struct ddl__call ddl__request_call(const struct ddl_request *request, int peer)
@@ -92,8 +104,8 @@ static int open_lane(struct ddl_request *request, uint32_t index, struct ddl_err
 		if (peer < 0)
 			continue;
 		lane.call = ddl__request_call(request, peer);
-		lane.slot_bytes = (uint32_t)(ddl__steps_slice(steps, request->schedule->slice_elements, end == 1) *
-					     request->kernels->wire_bytes);
+		lane.slot_bytes = (uint32_t)ddl__wire_size(request->kernels,
+							   ddl__steps_slice(steps, request->schedule->slice_elements, end == 1));
 		if (comm->via[peer] < 0)
 			return ddl__error_set(err, -ENOENT,
 					      "no transport reaches rank %d on node %s from rank %d on node %s: check "
@@ -213,6 +225,8 @@ static int make_schedule(struct ddl_request *r, const struct ddl__candidate *can
 				    .rank = r->comm->rank,
 				    .count = r->call.count,
 				    .wire_bytes = r->kernels->wire_bytes,
+				    .wire_block = r->kernels->wire_block,
+				    .rounds = r->call.wire != DDL_WIRE_NATIVE && r->comm->size > 1,
 				    .counts = args->counts,
 				    .recv_counts = args->recv_counts,
 				    .root = r->call.root,
@@ -244,7 +258,7 @@ int ddl__request_create(struct ddl_comm *comm, const struct ddl__candidate *cand
 		return rc;
 	}
 	rc = allocate(r, err);
-	if (rc == 0 && digest_pairs(r, args) < 0)
+	if (rc == 0 && (digest_pairs(r, args) < 0 || ddl__rounding_open(r) < 0))
 		rc = ddl__error_set(err, -ENOMEM, "out of memory for a request");
 	pthread_mutex_lock(&comm->lock);
 	if (rc == 0 && (call->collective == DDL__SENDRECV ? enter_channel(comm, r, args) : enter(comm, r)) < 0)
@@ -296,6 +310,7 @@ void ddl__request_destroy(struct ddl_request *request)
 	ddl__schedule_destroy(request->schedule);
 	free(request->lanes);
 	free(request->scratch);
+	ddl__rounding_close(request);
 	free(request->pair_digests);
 	free(request);
 }
@@ -311,12 +326,14 @@ void ddl__request_rewind(struct ddl_request *request)
 	request->starts++;
 	if (request->watch)
 		ddl__watch_start(request);
+	ddl__rounding_start(request);
 	ddl__share_start(request);
 }
 
 static char *place(const struct ddl_request *r, uint8_t buffer, uint64_t element)
 {
-	char *base = buffer == DDL__INPUT ? (char *)(uintptr_t)r->send : buffer == DDL__OUTPUT ? r->recv : r->scratch;
+	const void *input = r->rounding && r->rounding->input ? r->rounding->input : r->send;
+	char *base = buffer == DDL__INPUT ? (char *)(uintptr_t)input : buffer == DDL__OUTPUT ? r->recv : r->scratch;
 	return base ? base + element * r->kernels->type_bytes : NULL;
 }
 
@@ -336,6 +353,10 @@ static void compute(const struct ddl_request *r, const struct ddl__step *step, u
 	void *dst = place(r, step->dst_buffer, step->dst + offset);
 	if (n == 0)
 		return;
+	if (ddl__rounding_concerns(r, step)) {
+		ddl__rounding_run(r, step, offset, n, in, out, src, dst);
+		return;
+	}
 	switch ((enum ddl__step_kind)step->kind) {
 	case DDL__SEND:
 		k->encode(out, src, n);
@@ -354,7 +375,7 @@ static void compute(const struct ddl_request *r, const struct ddl__step *step, u
 		break;
 	case DDL__RECV_STORE_SEND:
 		/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): a step of this kind has both ends */
-		memcpy(out, in, n * k->wire_bytes);
+		memcpy(out, in, ddl__wire_size(k, n));
 		k->decode(dst, in, n);
 		break;
 	case DDL__COPY:
@@ -445,7 +466,7 @@ static bool lend(const struct ddl_request *r, const struct ddl__lane_state *lane
 {
 	if (step->kind != DDL__SEND && step->kind != DDL__SEND_STORE)
 		return false;
-	if (!ddl__share_lend(r, lane, step, offset, n * r->kernels->wire_bytes))
+	if (!ddl__share_lend(r, lane, step, offset, ddl__wire_size(r->kernels, n)))
 		return false;
 	compute_borrowed(r, step, offset, n, NULL);
 	return true;
@@ -483,7 +504,7 @@ static enum ddl__halt run_slice(struct ddl_request *r, uint32_t index)
 	if (ddl__step_receives(step->kind) && !(in = lane->rx_ops->rx_slot(lane->rx, &landed)))
 		return DDL__HALT_DATA;
 	uint64_t slice = r->schedule->slice_elements, offset = lane->slice * slice;
-	size_t n = step->count - offset < slice ? step->count - offset : slice, bytes = n * r->kernels->wire_bytes;
+	size_t n = step->count - offset < slice ? step->count - offset : slice, bytes = ddl__wire_size(r->kernels, n);
 	if (ddl__step_sends(step->kind)) {
 		out = ddl__share_place(r, lane, step, offset, bytes);
 		placed = out != NULL;

@@ -13,6 +13,7 @@
 
 #include "plain.inc"
 #include "vector.inc"
+#include "blocks.inc"
 #include "set.inc"
 
 static int usable(void) /* clang 14 does not know "f16c" */

@@ -12,6 +12,7 @@
 
 #include "plain.inc"
 #include "vector.inc"
+#include "blocks.inc"
 #include "set.inc"
 
 static int usable(void)

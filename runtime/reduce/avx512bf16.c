@@ -28,6 +28,7 @@ static inline bf16_v bf16_complete(f32_v x)
 	return (bf16_v)_mm512_cvtneps_pbh((__m512)x);
 }
 
+#include "random.inc"
 #include "vector.inc"
 
 static int usable(void)

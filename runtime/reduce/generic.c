@@ -4,6 +4,7 @@
  */
 #define PLAIN_FLOATS
 #include "plain.inc"
+#include "blocks.inc"
 #include "set.inc"
 
 static int usable(void)

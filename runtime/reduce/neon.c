@@ -62,6 +62,7 @@ static inline f16_v f16_round(f32_v x)
 
 #include "plain.inc"
 #include "vector.inc"
+#include "blocks.inc"
 #include "set.inc"
 
 static int usable(void) /* every arm64 CPU has it */

@@ -70,6 +70,12 @@ enum ddl_wire ddl__wire_resolve(enum ddl_wire wanted, enum ddl_type type)
 	return type == DDL_FLOAT32 && wanted != DDL_WIRE_AUTO ? wanted : DDL_WIRE_NATIVE;
 }
 
+size_t ddl__wire_bytes(enum ddl_wire wire, enum ddl_type type, size_t n)
+{
+	const struct ddl__kernels *kernels = ddl__kernels_get(0, type, wire);
+	return kernels ? ddl__wire_size(kernels, n) : 0;
+}
+
 static const struct {
 	const char *name;
 	size_t size;
@@ -83,10 +89,8 @@ static const char *const ops[] = {
 };
 
 static const char *const wires[] = {
-	[DDL_WIRE_AUTO] = "auto",
-	[DDL_WIRE_NATIVE] = "native",
-	[DDL_WIRE_BFLOAT16] = "bf16",
-	[DDL_WIRE_FLOAT16] = "f16",
+	[DDL_WIRE_AUTO] = "auto",   [DDL_WIRE_NATIVE] = "native", [DDL_WIRE_BFLOAT16] = "bf16",
+	[DDL_WIRE_FLOAT16] = "f16", [DDL_WIRE_INT8] = "i8",
 };
 
 size_t ddl_type_size(enum ddl_type type)

@@ -2,9 +2,10 @@
 /*
  * reduce.h - the kernels that touch elements: conversion between memory and wire, and reduction fused with it.
  *
- * A kernel set belongs to (operation, type, wire). float16 and bfloat16 are reduced in float32, float32 data on a bfloat16 or
- * float16 wire too. Rounding is to nearest, ties to even, subnormals included; a NaN stays a (quiet) NaN. Buffers may be unaligned
- * to nothing less than their element; dst may equal src, other overlap is not allowed. All sets give the same bits, but for which
+ * A kernel set belongs to (operation, type, wire). float16 and bfloat16 are reduced in float32, float32 data on any wire too.
+ * Rounding is to nearest, ties to even, subnormals included; a NaN stays a (quiet) NaN. On some wires elements travel in blocks
+ * that have a scale (blocks.h): what is handed to a kernel begins with a block, and only the last one is short. Buffers may be
+ * unaligned to nothing less than their element, a scale included; dst may equal src, other overlap is not allowed. All sets give the same bits, but for which
  * NaN a partial result is.
  *
  * Where several ranks compute the same result, its bits must not depend on which operand came from the wire: every operation gives
@@ -21,7 +22,7 @@
 
 struct ddl__kernels {
 	uint32_t type_bytes; /* of an element in memory */
-	uint32_t wire_bytes; /* of an element on the wire */
+	uint32_t wire_bytes; /* of an element on the wire, without its share of a scale */
 	/* wire = round(src) */
 	void (*encode)(void *wire, const void *src, size_t n);
 	/* dst = widen(wire) */
@@ -39,7 +40,17 @@ struct ddl__kernels {
 	 * stream: the outputs will not be read again soon: stores that go past the caches, ordered before what the caller stores
 	 * next. Only where lines of all dst begin at the same element; else the stores are plain ones. */
 	void (*reduce_many)(void *const *dst, size_t n_dst, const void *const *src, size_t n_src, size_t n, int ranks, int stream);
+	/* wire = src rounded down or up by chance, so that on average it is src; what the wire has stays. Chance is a function of
+	 * key and of index + i for element i. NULL: the wire rounds nothing. */
+	void (*encode_random)(void *wire, const void *src, size_t n, uint32_t key, uint32_t index);
+	uint32_t wire_block; /* elements on the wire that share a scale; 0: there are none */
 };
+
+/* Bytes of n elements on the wire. */
+static inline size_t ddl__wire_size(const struct ddl__kernels *k, size_t n)
+{
+	return n * k->wire_bytes + (k->wire_block ? (n + k->wire_block - 1) / k->wire_block * sizeof(float) : 0);
+}
 
 /* One instruction set's kernels. */
 struct ddl__kernel_set {
@@ -68,10 +79,12 @@ extern const struct ddl__kernel_set *const ddl__kernel_sets[];
 int ddl__kernels_choose(const char *name, struct ddl_error *err);
 
 /*
- * The kernels for (op, type, wire) of the best usable set. wire is resolved: for float32 one of native, bfloat16 and float16, else
- * native. op 0: only encode and decode. NULL: no such combination.
+ * The kernels for (op, type, wire) of the best usable set. wire is resolved: native, or any other but auto for float32. op 0: only encode and decode. NULL: no such combination.
  */
 const struct ddl__kernels *ddl__kernels_get(enum ddl_op op, enum ddl_type type, enum ddl_wire wire);
+
+/* Bytes of n elements of a type on a resolved wire; 0: no such combination. */
+size_t ddl__wire_bytes(enum ddl_wire wire, enum ddl_type type, size_t n);
 
 /* memcpy(); stream as in reduce_many. */
 void ddl__copy(void *dst, const void *src, size_t bytes, int stream);

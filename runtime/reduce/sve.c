@@ -8,6 +8,7 @@
 
 #define PLAIN_FLOATS
 #include "plain.inc"
+#include "blocks.inc"
 #include "set.inc"
 
 #ifndef HWCAP_SVE

@@ -187,7 +187,7 @@ static int build_rounds(const struct ddl__build *build, int (*fill)(struct bruck
 			b.me++;
 		uint64_t max = (build->slice_bytes ? build->slice_bytes : SLICE_BYTES_MAX) / build->wire_bytes;
 		b.s->slots = SLOTS;
-		b.s->slice_elements = max ? max : 1;
+		b.s->slice_elements = ddl__whole_blocks(build, max ? max : 1);
 		b.s->scratch_elements = at[n];
 		rc = n == 1 ? build_one_rank(&b) : fill(&b);
 	}
@@ -205,7 +205,10 @@ int ddl__build_bruck_reduce_scatter(const struct ddl__build *build, struct ddl__
 	return build_rounds(build, build_reduce_scatter, schedule);
 }
 
+/* A block that travels on is not what it was in other company on the wire: where that rounds, results would differ. */
 int ddl__build_bruck_allgather(const struct ddl__build *build, struct ddl__schedule **schedule)
 {
+	if (build->rounds)
+		return -EOPNOTSUPP;
 	return build_rounds(build, build_allgather, schedule);
 }

@@ -16,7 +16,7 @@ static uint64_t slice_of(const struct ddl__build *build)
 	uint64_t min = SLICE_BYTES_MIN / build->wire_bytes, slice = build->count / build->rings / SLICES;
 	slice = slice > min ? slice : min;
 	slice = slice < max ? slice : max;
-	return slice ? slice : 1;
+	return ddl__whole_blocks(build, slice ? slice : 1);
 }
 
 static uint64_t position_of(const int *order, int rank)
@@ -40,7 +40,7 @@ int ddl__build_chains(const struct ddl__build *build, void (*add)(const struct d
 	s->slots = SLOTS;
 	s->slice_elements = slice_of(build);
 	for (uint32_t r = 0; rc == 0 && r < s->n_lanes; r++) {
-		ddl__split(build->count, build->rings, r, GRAIN, &chain.begin, &chain.count);
+		ddl__split(build->count, build->rings, r, ddl__grain(build, GRAIN), &chain.begin, &chain.count);
 		if (chain.count == 0)
 			continue;
 		ddl__layout_order(build->layout, r, order);

@@ -50,9 +50,9 @@ static void choose_pieces(struct maker *m)
 	uint64_t all = SLOT_BYTES_ALL / SLOTS / m->n;
 	uint64_t max = all > SLICE_BYTES_MAX ? SLICE_BYTES_MAX : all > SLICE_BYTES_MIN ? all : SLICE_BYTES_MIN;
 	max = (b->slice_bytes ? b->slice_bytes : max) / b->wire_bytes;
-	m->grain = b->count >= m->n * GRAIN * 4 && max >= GRAIN ? GRAIN : 1;
+	m->grain = ddl__grain(b, b->count >= m->n * GRAIN * 4 && max >= GRAIN ? GRAIN : 1);
 	max = max / m->grain * m->grain;
-	max = max ? max : 1;
+	max = max ? max : m->grain;
 	m->pieces = (b->count + m->n * max - 1) / (m->n * max);
 	m->schedule->slots = SLOTS;
 	m->schedule->slice_elements = max < b->count ? max : b->count;

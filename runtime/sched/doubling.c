@@ -94,5 +94,8 @@ int ddl__build_doubling(const struct ddl__build *build, struct ddl__schedule **s
 		.add_extra_piece = add_extra_piece,
 		.add_member_piece = add_member_piece,
 	};
-	return ddl__cube_build(build, &algorithm, schedule);
+	int rc = ddl__cube_build(build, &algorithm, schedule);
+	if (rc == 0)
+		(*schedule)->replicas = true;
+	return rc;
 }

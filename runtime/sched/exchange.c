@@ -110,7 +110,7 @@ static void choose_pieces(struct maker *m)
 	uint64_t room = SCRATCH_BYTES / 2 / m->n;
 	room = room > PIECE_BYTES ? PIECE_BYTES : room > PIECE_BYTES_MIN ? room : PIECE_BYTES_MIN;
 	m->length = (b->slice_bytes ? b->slice_bytes : room) / b->wire_bytes;
-	m->length = m->length ? m->length : 1;
+	m->length = ddl__whole_blocks(b, m->length ? m->length : 1);
 	m->length = m->length < b->count ? m->length : b->count;
 	m->pieces = (b->count + m->length - 1) / m->length;
 	m->schedule->slots = SLOTS;

@@ -125,7 +125,7 @@ int ddl__build_knomial(const struct ddl__build *build, struct ddl__schedule **sc
 	if (rc < 0)
 		goto free_order;
 	uint64_t slice = (build->slice_bytes ? build->slice_bytes : SLICE_BYTES_MAX) / build->wire_bytes;
-	slice = slice ? slice : 1;
+	slice = ddl__whole_blocks(build, slice ? slice : 1);
 	slice = slice < build->count ? slice : build->count;
 	m.schedule->slots = SLOTS;
 	m.schedule->slice_elements = slice;

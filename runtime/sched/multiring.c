@@ -293,7 +293,7 @@ static int emit(struct maker *m)
 	uint64_t max = (b->slice_bytes ? b->slice_bytes : SLICE_BYTES_MAX) / b->wire_bytes, min = SLICE_BYTES_MIN / b->wire_bytes;
 	max = max ? max : 1;
 	min = min < max ? min : max;
-	m->grain = b->count >= (uint64_t)b->layout->n_ranks * GRAIN * 16 ? GRAIN : 1;
+	m->grain = ddl__grain(b, b->count >= (uint64_t)b->layout->n_ranks * GRAIN * 16 ? GRAIN : 1);
 	uint64_t pieces = choose_pieces(m, max), largest, none;
 	int rc = reserve_lanes(m, pieces);
 	if (rc < 0)
@@ -301,7 +301,7 @@ static int emit(struct maker *m)
 	ddl__split(b->count, pieces, 0, m->grain, &none, &largest); /* the first piece is the largest */
 	uint64_t slice = (longest_chunk(m, largest) + CHUNK_SLICES - 1) / CHUNK_SLICES;
 	m->schedule->slots = SLOTS;
-	m->schedule->slice_elements = slice > min ? slice : min;
+	m->schedule->slice_elements = ddl__whole_blocks(b, slice > min ? slice : min);
 	for (uint64_t p = 0; p < pieces; p++) {
 		ddl__split(b->count, pieces, p, m->grain, &m->begin, &m->count);
 		for (uint32_t r = 0; r < m->n; r++)

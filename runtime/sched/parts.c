@@ -33,6 +33,7 @@ static void take(struct ddl__schedule *whole, struct ddl__schedule *part, uint32
 	}
 	whole->scratch_elements += part->scratch_elements;
 	whole->slots = part->slots;
+	whole->replicas = part->replicas;
 	if (part->slice_elements > whole->slice_elements)
 		whole->slice_elements = part->slice_elements;
 }
@@ -42,15 +43,16 @@ int ddl__build_parts(const struct ddl__build *build, int (*one)(const struct ddl
 {
 	struct ddl__build part = *build;
 	struct ddl__schedule *whole = NULL;
+	const uint64_t grain = ddl__grain(build, GRAIN);
 	uint32_t n = build->rings;
 	int rc = 0;
-	if (n < 2 || build->count < (uint64_t)build->layout->n_ranks * GRAIN * n)
+	if (n < 2 || build->count < (uint64_t)build->layout->n_ranks * grain * n)
 		return one(build, schedule);
 	part.rings = 1;
 	for (uint32_t p = 0; rc == 0 && p < n; p++) {
 		struct ddl__schedule *s = NULL;
 		uint64_t begin;
-		ddl__split(build->count, n, p, GRAIN, &begin, &part.count);
+		ddl__split(build->count, n, p, grain, &begin, &part.count);
 		rc = one(&part, &s);
 		if (rc == 0 && p == 0)
 			rc = ddl__schedule_create(s->n_lanes * n, &whole);

@@ -101,7 +101,7 @@ int ddl__build_reduce_knomial(const struct ddl__build *build, struct ddl__schedu
 	if (rc == 0 && build->count) {
 		uint64_t max = (build->slice_bytes ? build->slice_bytes : SLICE_BYTES_MAX) / build->wire_bytes;
 		s->slots = SLOTS;
-		s->slice_elements = max ? max : 1;
+		s->slice_elements = ddl__whole_blocks(build, max ? max : 1);
 		rc = build_tree(build, s, &t, order, root);
 	}
 	free(order);

@@ -32,7 +32,7 @@ static struct cut cut_part(const struct ddl__build *build, uint64_t largest_part
 	uint64_t n = (uint64_t)build->layout->n_ranks;
 	uint64_t max = (build->slice_bytes ? build->slice_bytes : SLICE_BYTES_MAX) / build->wire_bytes;
 	uint64_t min = SLICE_BYTES_MIN / build->wire_bytes;
-	struct cut cut = { .grain = largest_part >= n * GRAIN * 4 ? GRAIN : 1 };
+	struct cut cut = { .grain = ddl__grain(build, largest_part >= n * GRAIN * 4 ? GRAIN : 1) };
 
 	max = max ? max : 1;
 	min = min < max ? min : max;
@@ -43,6 +43,7 @@ static struct cut cut_part(const struct ddl__build *build, uint64_t largest_part
 	cut.slice = ceil_div(chunk, CHUNK_SLICES);
 	cut.slice = cut.slice > min ? cut.slice : min;
 	cut.slice = cut.slice < chunk || chunk == 0 ? cut.slice : chunk;
+	cut.slice = ddl__whole_blocks(build, cut.slice);
 	return cut;
 }
 
@@ -108,7 +109,7 @@ int ddl__build_ring(const struct ddl__build *build, struct ddl__schedule **sched
 		rc = -ENOMEM;
 		goto destroy;
 	}
-	ddl__split(build->count, rings, 0, GRAIN, &begin, &count); /* the first part is the largest */
+	ddl__split(build->count, rings, 0, ddl__grain(build, GRAIN), &begin, &count); /* the first part is the largest */
 	struct cut cut = cut_part(build, count);
 	s->slots = SLOTS;
 	s->slice_elements = cut.slice;
@@ -120,7 +121,7 @@ int ddl__build_ring(const struct ddl__build *build, struct ddl__schedule **sched
 		ddl__schedule_add(&s->lanes[0], DDL__COPY, DDL__INPUT, 0, DDL__OUTPUT, 0, build->count)->final = 1;
 	}
 	for (uint32_t r = 0; n > 1 && r < rings; r++) {
-		ddl__split(build->count, rings, r, GRAIN, &begin, &count);
+		ddl__split(build->count, rings, r, ddl__grain(build, GRAIN), &begin, &count);
 		ddl__layout_order(build->layout, r, order);
 		rc = build_lane(build, &s->lanes[r], order, begin, count, &cut);
 		if (rc < 0)

@@ -38,8 +38,8 @@ static uint64_t piece_of(const struct ring *ring, uint64_t position, uint64_t pi
 {
 	int rank = ring->order[position % ring->n];
 	uint64_t begin, part, more, count;
-	ddl__split(ddl__block(ring->build, rank), ring->build->rings, ring->index, GRAIN, &begin, &part);
-	ddl__split(part, ring->pieces, piece, 1, &more, &count);
+	ddl__split(ddl__block(ring->build, rank), ring->build->rings, ring->index, ddl__grain(ring->build, GRAIN), &begin, &part);
+	ddl__split(part, ring->pieces, piece, ddl__grain(ring->build, 1), &more, &count);
 	*at = ring->at[rank] + begin + more;
 	return count;
 }
@@ -60,19 +60,20 @@ static void add_reduce_scatter(const struct ring *ring, struct ddl__steps *lane,
 	}
 }
 
-/* Step k sends what step k-1 received; the first sends the own block, which is then copied to its place. */
+/* Step k sends what step k-1 received; the first sends the own block, which is then copied to its place, or kept as it was sent. */
 static void add_allgather(const struct ring *ring, struct ddl__steps *lane, uint64_t piece)
 {
 	uint64_t n = ring->n, own = ring->at[ring->build->rank];
 	for (uint64_t k = 0; k < n; k++) {
-		enum ddl__step_kind kind = k == 0 ? DDL__SEND : k < n - 1 ? DDL__RECV_STORE_SEND : DDL__RECV;
+		enum ddl__step_kind first = ring->build->rounds ? DDL__SEND_STORE : DDL__SEND;
+		enum ddl__step_kind kind = k == 0 ? first : k < n - 1 ? DDL__RECV_STORE_SEND : DDL__RECV;
 		uint64_t at, count = piece_of(ring, ring->me + n - k, piece, &at);
 		if (count == 0)
 			continue;
 		struct ddl__step *step = ddl__schedule_add(lane, kind, DDL__INPUT, k == 0 ? at - own : 0, DDL__OUTPUT, at, count);
 		step->lend = k == 0;
 		step->place = k < n - 1;
-		if (k == 0)
+		if (kind == DDL__SEND)
 			ddl__schedule_add(lane, DDL__COPY, DDL__INPUT, at - own, DDL__OUTPUT, at, count);
 	}
 }
@@ -85,14 +86,14 @@ static uint64_t cut(const struct ddl__build *build, struct ddl__schedule *s)
 	for (int r = 0; r < build->layout->n_ranks; r++)
 		if (ddl__block(build, r) > largest)
 			largest = ddl__block(build, r);
-	ddl__split(largest, build->rings, 0, GRAIN, &begin, &part); /* the first part is the largest */
+	ddl__split(largest, build->rings, 0, ddl__grain(build, GRAIN), &begin, &part); /* the first part is the largest */
 	max = max ? max : 1;
 	min = min < max ? min : max;
 	uint64_t pieces = ceil_div(part, max * PIECE_SLICES);
 	pieces = pieces ? pieces : 1;
-	uint64_t slice = ceil_div(ceil_div(part, pieces), PIECE_SLICES);
+	uint64_t slice = ceil_div(ceil_div(ddl__whole_blocks(build, part), pieces), PIECE_SLICES);
 	s->slots = SLOTS;
-	s->slice_elements = slice > min ? slice : min ? min : 1;
+	s->slice_elements = ddl__whole_blocks(build, slice > min ? slice : min ? min : 1);
 	return pieces;
 }
 

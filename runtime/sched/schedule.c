@@ -151,7 +151,18 @@ uint64_t ddl__slice_bounded(const struct ddl__build *build, uint64_t lanes, uint
 	bytes = bytes < SLICE_BYTES_MAX ? bytes : SLICE_BYTES_MAX;
 	bytes = bytes > SLICE_BYTES_MIN ? bytes : SLICE_BYTES_MIN;
 	bytes = build->slice_bytes ? build->slice_bytes : bytes;
-	return bytes >= build->wire_bytes ? bytes / build->wire_bytes : 1;
+	return ddl__whole_blocks(build, bytes >= build->wire_bytes ? bytes / build->wire_bytes : 1);
+}
+
+uint64_t ddl__grain(const struct ddl__build *build, uint64_t grain)
+{
+	return build->wire_block > 1 ? build->wire_block : grain;
+}
+
+uint64_t ddl__whole_blocks(const struct ddl__build *build, uint64_t elements)
+{
+	uint64_t block = ddl__grain(build, 1);
+	return (elements + block - 1) / block * block;
 }
 
 void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t *begin, uint64_t *count)

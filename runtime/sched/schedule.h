@@ -87,6 +87,7 @@ struct ddl__schedule {
 	uint32_t slots;            /* slices of a lane that a receiver holds */
 	uint64_t slice_elements;   /* elements of a slice, at least 1 */
 	uint64_t scratch_elements; /* elements of the scratch buffer */
+	bool replicas;             /* what is sent and kept from the output, several ranks have: they must round it alike */
 };
 
 struct ddl__build {                       /* what a builder is told; but for rank the same on every rank */
@@ -94,6 +95,8 @@ struct ddl__build {                       /* what a builder is told; but for ran
 	int rank;                         /* whose schedule */
 	uint64_t count;                   /* elements of the collective; of one block where it has a block a rank */
 	uint32_t wire_bytes;              /* bytes of an element on the wire */
+	uint32_t wire_block;              /* elements on the wire that share a scale: slices begin with a block; 0: any */
+	bool rounds;                      /* elements may not be what they were before they travelled: who sends one keeps that */
 	const size_t *counts;             /* blocks by counts: each rank's; of an all-to-all: to each rank; NULL: count each */
 	const size_t *recv_counts;        /* all-to-all by counts: elements from each rank; else NULL */
 	int root;                         /* of rooted collectives, the sender of a send/receive; else -1 */
@@ -140,6 +143,12 @@ void ddl__schedule_wait(struct ddl__step *step, const struct ddl__schedule *sche
 
 /* Elements of a slice so that `lanes` lanes of that many slots hold 32 MiB at most, between 4 and 256 KiB, or as build says. */
 uint64_t ddl__slice_bounded(const struct ddl__build *build, uint64_t lanes, uint32_t slots);
+
+/* The grain of a builder's choice, or the wire's block where it has blocks. */
+uint64_t ddl__grain(const struct ddl__build *build, uint64_t grain);
+
+/* So many elements, made whole blocks where the wire has blocks. */
+uint64_t ddl__whole_blocks(const struct ddl__build *build, uint64_t elements);
 
 /* Part i of n of `total` elements: parts differ by one unit at most, units of `grain` elements (the last part takes the rest). */
 void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t *begin, uint64_t *count);

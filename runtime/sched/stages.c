@@ -13,12 +13,12 @@ struct ddl__pieces ddl__pieces_choose(const struct ddl__build *build, uint64_t p
 {
 	uint64_t max = (build->slice_bytes ? build->slice_bytes : slice_bytes) / build->wire_bytes;
 	uint64_t count = build->count, enough = PIECE_BYTES_MIN / build->wire_bytes;
-	struct ddl__pieces pieces = { .n = 1, .grain = count >= parts * GRAIN * 16 ? GRAIN : 1 };
+	struct ddl__pieces pieces = { .n = 1, .grain = ddl__grain(build, count >= parts * GRAIN * 16 ? GRAIN : 1) };
 	while (pieces.n < PIECES_MAX && count / (pieces.n * 2) >= enough)
 		pieces.n *= 2;
 	uint64_t piece = (count + pieces.n - 1) / pieces.n + pieces.grain;
 	max = max ? max : 1;
-	pieces.slice = piece < max ? piece : max;
+	pieces.slice = ddl__whole_blocks(build, piece < max ? piece : max);
 	return pieces;
 }
 

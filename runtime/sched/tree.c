@@ -155,12 +155,12 @@ static void add_slice(struct maker *m, const struct vertex *v, uint64_t begin, u
 static uint64_t choose_slice(const struct ddl__build *build)
 {
 	uint64_t max = (build->slice_bytes ? build->slice_bytes : SLICE_BYTES_MAX) / build->wire_bytes;
-	uint64_t min = SLICE_BYTES_MIN / build->wire_bytes, half = build->count / 2 + GRAIN;
+	uint64_t grain = ddl__grain(build, GRAIN), min = SLICE_BYTES_MIN / build->wire_bytes, half = build->count / 2 + grain;
 	uint64_t slice = half / SLICES > min ? half / SLICES : min;
-	slice = slice / GRAIN * GRAIN;
+	slice = slice / grain * grain;
 	slice = slice < half ? slice : half;
 	slice = slice < max ? slice : max;
-	return slice ? slice : 1;
+	return ddl__whole_blocks(build, slice ? slice : 1);
 }
 
 static int emit(struct maker *m)
@@ -168,7 +168,7 @@ static int emit(struct maker *m)
 	for (int tree = 0; tree < TREES; tree++) {
 		const struct vertex *v = &m->at[tree];
 		uint64_t begin, count, slice = m->schedule->slice_elements;
-		ddl__split(m->build->count, TREES, (uint64_t)tree, GRAIN, &begin, &count);
+		ddl__split(m->build->count, TREES, (uint64_t)tree, ddl__grain(m->build, GRAIN), &begin, &count);
 		for (int which = 0; which < LANES; which++) {
 			int rc = v->lanes[which] == DDL__NO_WAIT
 					 ? 0

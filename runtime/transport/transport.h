@@ -49,6 +49,9 @@ struct ddl__call {           /* the call a request was made by; compared between
 	int32_t priority;    /* higher goes first */
 	uint64_t count;      /* elements; of one block where there is a block a rank */
 	uint64_t counts;     /* blocks by counts: tells the counts apart; else 0 */
+	uint64_t seed;       /* of random rounding; else 0 */
+	uint32_t rounding;   /* enum ddl_rounding; to nearest where the wire rounds nothing */
+	uint32_t feedback;   /* 1: errors are fed back */
 	uint32_t dims[DDL__CALL_DIMS]; /* of multiring, where they were chosen with it; the rest 0 */
 };
 

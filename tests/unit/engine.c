@@ -109,7 +109,7 @@ static void any_count_type_operation_wire_and_tree_gives_the_same_right_bits_on_
 								       : x / 4 % 700,
 						 .type = (enum ddl_type)(1 + (x >> 20) % 8),
 						 .op = (enum ddl_op)(1 + (x >> 24) % 5),
-						 .wire = (enum ddl_wire)((x >> 28) % 4),
+						 .wire = (enum ddl_wire)((x >> 28) % 5),
 						 .rings = (int)((x >> 32) % 4),
 						 .in_place = (int)((x >> 36) % 2),
 						 .algorithm = some_algorithm(x >> 40) };
@@ -141,6 +141,8 @@ static void messages_of_many_slices_and_pieces_are_right(void **state)
 		c.wire = DDL_WIRE_FLOAT16;
 		c.in_place = 1;
 		run_combination(&w, &c, 1);
+		c.wire = DDL_WIRE_INT8;
+		run_combination(&w, &c, 2);
 	}
 	world_fini(&w);
 }

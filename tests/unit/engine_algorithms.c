@@ -122,7 +122,7 @@ static void every_algorithm_gives_the_same_bits_on_all_ranks_for_any_values(void
 					check_bits(&w, &job, &seed);
 				}
 				job.type = DDL_FLOAT32;
-				for (int wire = DDL_WIRE_BFLOAT16; wire <= DDL_WIRE_FLOAT16; wire++) {
+				for (int wire = DDL_WIRE_BFLOAT16; wire <= DDL_WIRE_INT8; wire++) {
 					job.wire = (enum ddl_wire)wire;
 					check_bits(&w, &job, &seed);
 				}

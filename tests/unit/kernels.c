@@ -175,20 +175,49 @@ struct buffers {
 	size_t odd[4];             /* elements that they are off a line */
 };
 
-static void make(struct buffers *b, enum ddl_type type, enum ddl_wire wire, size_t n, size_t odd, uint64_t *seed)
+/* k: the reference's; a wire with scales is made by it, since not every byte is one. */
+static void make(struct buffers *b, const struct ddl__kernels *k, const struct at *at, size_t odd, uint64_t *seed)
 {
-	b->type = type;
-	b->wired = wire_type(type, wire);
+	const size_t n = at->n;
+	b->type = at->type;
+	b->wired = k->wire_block ? DDL_FLOAT32 : wire_type(at->type, at->wire); /* more than it takes, and aligned for scales */
 	for (size_t i = 0; i < 4; i++)
 		b->odd[i] = odd == 0 ? 0 : random_bits(seed) % 17;
 	b->src = room(b->type, n, b->odd[0]);
-	b->wire = room(b->wired, n, b->odd[1]);
+	b->wire = room(b->wired, n + 1, b->odd[1]);
 	for (int i = 0; i < 2; i++) {
 		b->dst[i] = room(b->type, n, b->odd[2]);
-		b->out[i] = room(b->wired, n, b->odd[3]);
+		b->out[i] = room(b->wired, n + 1, b->odd[3]);
+	}
+	if (k->wire_block) {
+		fill(b->src, b->type, n, seed);
+		k->encode(b->wire, b->src, n);
+	} else {
+		fill(b->wire, b->wired, n, seed);
 	}
 	fill(b->src, b->type, n, seed);
-	fill(b->wire, b->wired, n, seed);
+}
+
+/* What is on the wire, and that nothing is behind it. */
+static void check_wires(const struct at *at, const struct ddl__kernels *k, struct buffers *b, int any_nan)
+{
+	if (!k->wire_block) {
+		check_same(at, b->wired, b->out[1], b->out[0], any_nan);
+		return;
+	}
+	float *numbers[2];
+	for (int i = 0; i < 2; i++) {
+		numbers[i] = calloc(at->n + 1, sizeof(float));
+		assert_non_null(numbers[i]);
+		k->decode(numbers[i], b->out[i], at->n);
+		for (size_t c = 0; c < 4; c++)
+			assert_int_equal(((const char *)b->out[i])[ddl__wire_size(k, at->n) + c], 0x5a);
+	}
+	check_same(at, DDL_FLOAT32, numbers[1], numbers[0], any_nan);
+	if (!any_nan)
+		assert_memory_equal(b->out[1], b->out[0], ddl__wire_size(k, at->n));
+	free(numbers[0]);
+	free(numbers[1]);
 }
 
 static void unmake(struct buffers *b)
@@ -208,7 +237,13 @@ static void check_pair(struct at *at, const struct ddl__kernels *generic, const 
 	at->kernel = "encode";
 	for (int i = 0; i < 2; i++)
 		both[i]->encode(b->out[i], b->src, n);
-	check_same(at, b->wired, b->out[1], b->out[0], 0);
+	check_wires(at, generic, b, 0);
+	for (uint32_t key = 1; key < 3 && k->encode_random; key++) {
+		at->kernel = "encode_random";
+		for (int i = 0; i < 2; i++)
+			both[i]->encode_random(b->out[i], b->src, n, key * 0x12345678u, 0u - 100u);
+		check_wires(at, generic, b, 0);
+	}
 	at->kernel = "decode";
 	for (int i = 0; i < 2; i++)
 		both[i]->decode(b->dst[i], b->wire, n);
@@ -216,7 +251,7 @@ static void check_pair(struct at *at, const struct ddl__kernels *generic, const 
 	at->kernel = "reduce_wire";
 	for (int i = 0; i < 2; i++)
 		both[i]->reduce_wire(b->out[i], b->wire, b->src, n);
-	check_same(at, b->wired, b->out[1], b->out[0], 1);
+	check_wires(at, generic, b, 1);
 	at->kernel = "reduce_store";
 	for (int i = 0; i < 2; i++)
 		both[i]->reduce_store(b->dst[i], b->wire, b->src, n, 0);
@@ -230,14 +265,14 @@ static void check_pair(struct at *at, const struct ddl__kernels *generic, const 
 		for (int i = 0; i < 2; i++)
 			both[i]->finish(b->dst[i], b->out[i], b->wire, b->src, n, ranks);
 		check_same(at, b->type, b->dst[1], b->dst[0], 0);
-		check_same(at, b->wired, b->out[1], b->out[0], 0);
+		check_wires(at, generic, b, 0);
 	}
 	at->kernel = "finish in place"; /* in what finish has just left */
 	memcpy(b->dst[1], b->src, n * k->type_bytes);
-	memcpy(b->out[1], b->wire, n * k->wire_bytes);
+	memcpy(b->out[1], b->wire, ddl__wire_size(k, n));
 	k->finish(b->dst[1], b->out[1], b->out[1], b->dst[1], n, RANKS);
 	check_same(at, b->type, b->dst[1], b->dst[0], 0);
-	check_same(at, b->wired, b->out[1], b->out[0], 0);
+	check_wires(at, generic, b, 0);
 	at->kernel = "reduce_store in place";
 	generic->reduce_store(b->dst[0], b->wire, b->src, n, 0);
 	memcpy(b->dst[1], b->src, n * k->type_bytes);
@@ -245,9 +280,9 @@ static void check_pair(struct at *at, const struct ddl__kernels *generic, const 
 	check_same(at, b->type, b->dst[1], b->dst[0], 1);
 	at->kernel = "reduce_wire in place";
 	generic->reduce_wire(b->out[0], b->wire, b->src, n);
-	memcpy(b->out[1], b->wire, n * k->wire_bytes);
+	memcpy(b->out[1], b->wire, ddl__wire_size(k, n));
 	k->reduce_wire(b->out[1], b->out[1], b->src, n);
-	check_same(at, b->wired, b->out[1], b->out[0], 1);
+	check_wires(at, generic, b, 1);
 }
 
 /* ---- walks over what there is ---- */
@@ -270,7 +305,7 @@ static void for_each(check_function *check, int with_generic)
 		}
 		for (int type = DDL_FLOAT64; type <= DDL_UINT8; type++)
 			for (int op = DDL_SUM; op <= DDL_PROD; op++)
-				for (int wire = DDL_WIRE_NATIVE; wire <= DDL_WIRE_FLOAT16; wire++) {
+				for (int wire = DDL_WIRE_NATIVE; wire <= DDL_WIRE_INT8; wire++) {
 					struct at at = {
 						set->name, "", (enum ddl_op)op, (enum ddl_type)type, (enum ddl_wire)wire, 0
 					};
@@ -295,7 +330,7 @@ static void check_lengths(struct at *at, const struct ddl__kernels *generic, con
 	for (size_t n = 0; n <= LENGTHS; n++) {
 		struct buffers b;
 		at->n = n == LENGTHS ? MOST : n; /* and one long one */
-		make(&b, at->type, at->wire, at->n, n % 3, &seed);
+		make(&b, generic, at, n % 3, &seed);
 		check_pair(at, generic, k, &b);
 		unmake(&b);
 	}
@@ -315,10 +350,15 @@ static void check_specials(struct at *at, const struct ddl__kernels *generic, co
 	if (!in_memory)
 		return;
 	at->n = SPECIALS * SPECIALS;
-	make(&b, at->type, at->wire, at->n, 0, &seed);
+	make(&b, generic, at, 0, &seed);
+	for (size_t i = 0; i < at->n && generic->wire_block; i++)
+		memcpy((char *)b.src + i * k->type_bytes, &in_memory[i / SPECIALS], k->type_bytes);
+	if (generic->wire_block)
+		generic->encode(b.wire, b.src, at->n);
 	for (size_t i = 0; i < at->n; i++) {
 		memcpy((char *)b.src + i * k->type_bytes, &in_memory[i % SPECIALS], k->type_bytes);
-		memcpy((char *)b.wire + i * k->wire_bytes, &on_wire[i / SPECIALS], k->wire_bytes);
+		if (!generic->wire_block)
+			memcpy((char *)b.wire + i * k->wire_bytes, &on_wire[i / SPECIALS], k->wire_bytes);
 	}
 	check_pair(at, generic, k, &b);
 	unmake(&b);
@@ -334,15 +374,14 @@ static void every_kind_of_float32_is_rounded_alike(void **state)
 {
 	enum { ALL = 65536 };
 	float *src = malloc(ALL * sizeof(*src));
-	uint16_t *got = malloc((ALL + 1) * sizeof(*got)), *want = malloc((ALL + 1) * sizeof(*want));
+	struct buffers b = { .out = { calloc(ALL + 2, sizeof(float)), calloc(ALL + 2, sizeof(float)) } };
 	static const uint32_t lows[] = { 0, 1, 0x7fff, 0x8000, 0x8001, 0xffff, 0x1000, 0x0fff, 0x1001, 0x2000, 0x3000, 0xf000 };
-	assert_true(src && got && want);
-	got[ALL] = want[ALL] = 0;
+	assert_true(src && b.out[0] && b.out[1]);
 	const struct ddl__kernel_set *const *generic = ddl__kernel_sets;
 	while (generic[1])
 		generic++;
 	for (const struct ddl__kernel_set *const *set = ddl__kernel_sets; set != generic; set++)
-		for (int wire = DDL_WIRE_BFLOAT16; wire <= DDL_WIRE_FLOAT16 && (*set)->usable(); wire++) {
+		for (int wire = DDL_WIRE_BFLOAT16; wire <= DDL_WIRE_INT8 && (*set)->usable(); wire++) {
 			struct at at = { (*set)->name, "encode", DDL_SUM, DDL_FLOAT32, (enum ddl_wire)wire, ALL };
 			const struct ddl__kernels *k = (*set)->get(DDL_SUM, DDL_FLOAT32, at.wire);
 			for (size_t l = 0; k && l < sizeof(lows) / sizeof(lows[0]); l++) {
@@ -350,14 +389,18 @@ static void every_kind_of_float32_is_rounded_alike(void **state)
 					uint32_t bits = h << 16 | lows[l];
 					memcpy(&src[h], &bits, sizeof(bits));
 				}
-				k->encode(got, src, ALL);
-				(*generic)->get(DDL_SUM, DDL_FLOAT32, at.wire)->encode(want, src, ALL);
-				check_same(&at, wire_type(DDL_FLOAT32, at.wire), got, want, 0);
+				const struct ddl__kernels *reference = (*generic)->get(DDL_SUM, DDL_FLOAT32, at.wire);
+				b.wired = wire_type(DDL_FLOAT32, at.wire);
+				for (int i = 0; i < 2; i++)
+					memset(b.out[i], 0x5a, (ALL + 2) * sizeof(float));
+				k->encode(b.out[1], src, ALL);
+				reference->encode(b.out[0], src, ALL);
+				check_wires(&at, reference, &b, 0);
 			}
 		}
 	free(src);
-	free(got);
-	free(want);
+	free(b.out[0]);
+	free(b.out[1]);
 }
 
 /* ---- reduce-many ---- */

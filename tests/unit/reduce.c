@@ -257,7 +257,6 @@ static void every_kernel_agrees_with_the_reference(void **state)
 	for (int op = DDL_SUM; op <= DDL_PROD; op++)
 		for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++) {
 			check_kernels((enum ddl_op)op, DDL_FLOAT32, DDL_WIRE_BFLOAT16, DDL_BFLOAT16, lengths[l], &seed);
-			check_kernels((enum ddl_op)op, DDL_FLOAT32, DDL_WIRE_FLOAT16, DDL_FLOAT16, lengths[l], &seed);
 		}
 }
 
@@ -265,19 +264,22 @@ static void special_values_stay_what_they_are(void **state)
 {
 	static const float values[] = { NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 1.0f };
 	enum { V = 6 };
-	for (int wire = DDL_WIRE_NATIVE; wire <= DDL_WIRE_FLOAT16; wire++)
+	for (int wire = DDL_WIRE_NATIVE; wire <= DDL_WIRE_INT8; wire++)
 		for (int op = DDL_SUM; op <= DDL_PROD; op++) {
 			const struct ddl__kernels *k = ddl__kernels_get((enum ddl_op)op, DDL_FLOAT32, (enum ddl_wire)wire);
 			for (int i = 0; i < V; i++)
 				for (int j = 0; j < V; j++) {
-					uint32_t in[1], out[1];
+					uint32_t in[2], out[2]; /* a scale and an element */
 					float got,
 						want = (float)reference((enum ddl_op)op, (double)values[i], (double)values[j], 1);
 					if (isnan(values[i]) || isnan(values[j]))
 						want = NAN;
 					k->encode(in, &values[i], 1);
 					k->finish(&got, out, in, &values[j], 1, 1);
-					assert_true(isnan(want) ? isnan(got) : got == want);
+					float most = wire == DDL_WIRE_INT8 && isfinite(want) ? fabsf(want) * 0x1p-12f : 0;
+					assert_true(isnan(want)   ? isnan(got)
+						    : isinf(want) ? got == want
+								  : fabsf(got - want) <= most);
 					if (op == DDL_SUM && want == 0)
 						assert_true(signbit(got) == signbit(values[i] + values[j]));
 				}
