@@ -115,6 +115,33 @@ static void check_bounds(const struct ddl__kernels *k, bool int8)
 			}
 }
 
+/* A block of three whose largest element lies just below where its scale would change, and smaller ones down to the last bit. */
+static void check_edges(const struct ddl__kernels *k, bool int8)
+{
+	uint64_t seed = 77;
+	for (int round = 0; round < 20000; round++) {
+		uint64_t r = next_random(&seed);
+		uint32_t edge = round % 2 ? 0x3fffffff - (uint32_t)(r % 0x3000) : 0x3f800000 + (uint32_t)(r % 0x800000);
+		float x[3] = { from_bits(edge), 0, 0 }, y[3], z[3];
+		char wire[16];
+		x[1] = (float)(r >> 40) * 0x1p-24f;
+		x[2] = -ldexpf(x[1], int8 ? -3 : -(int)(r >> 20 & 15) - 22);
+		if (round % 3)
+			k->encode_random(wire, x, 3, (uint32_t)r, (uint32_t)round);
+		else
+			k->encode(wire, x, 3);
+		k->decode(y, wire, 3);
+		k->encode(wire, y, 3);
+		k->decode(z, wire, 3);
+		assert_memory_equal(y, z, sizeof(y));
+	}
+}
+
+static void rounding_the_largest_element_moves_no_other(void **state)
+{
+	for_each(check_edges);
+}
+
 static void elements_are_near_what_they_were_and_are_rounded_once(void **state)
 {
 	for_each(check_bounds);
@@ -261,6 +288,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_block_has_one_scale_and_a_short_one_is_cut),
+		cmocka_unit_test(rounding_the_largest_element_moves_no_other),
 		cmocka_unit_test(elements_are_near_what_they_were_and_are_rounded_once),
 		cmocka_unit_test(not_a_number_infinities_and_zeros_of_either_sign_stay),
 		cmocka_unit_test(the_largest_and_the_smallest_numbers_are_as_documented),
