@@ -307,9 +307,11 @@ double ddl__cost_direct(const struct ddl__model *model, double bytes)
 	uint32_t top = level_of(model, model->n_ranks);
 	if (n < 2)
 		return 0;
-	return 2 * (model->level[top].latency_us + (n - 1) * message_us(top) +
-		    ddl__model_transfer_us(model, top, n, (n - 1) / n * bytes)) +
-	       ddl__model_reduce_us(model, (n - 1) / n * bytes);
+	double work = 2 * ddl__model_transfer_us(model, top, n, (n - 1) / n * bytes) +
+		      ddl__model_reduce_us(model, (n - 1) / n * bytes);
+	if (n == 2 && top == 0) /* the answer comes while the question is still warm: that costs a message, not another latency */
+		return model->level[top].latency_us + message_us(top) + work;
+	return 2 * (model->level[top].latency_us + (n - 1) * message_us(top)) + work;
 }
 
 double ddl__cost_exchange(const struct ddl__model *model, double bytes)
