@@ -15,7 +15,8 @@
 #define NODE_FUSED         0.3
 #define REDUCE_GBPS        32.0
 #define NETWORK_GBPS       1.25
-#define NODE_MESSAGE_US    0.1 /* the work of one message more at the same time, through memory */
+#define NODE_MESSAGE_US    0.3 /* the work of one message more at the same time, through memory */
+#define NODE_ANSWER_US     0.1 /* the way back in the slot that a message came in */
 
 static uint32_t ranks_below(const struct ddl__layout *layout, const struct ddl__vertex *vertex, struct ddl__model *model,
 			    uint32_t *height)
@@ -309,8 +310,8 @@ double ddl__cost_direct(const struct ddl__model *model, double bytes)
 		return 0;
 	double work = 2 * ddl__model_transfer_us(model, top, n, (n - 1) / n * bytes) +
 		      ddl__model_reduce_us(model, (n - 1) / n * bytes);
-	if (n == 2 && top == 0) /* the answer comes while the question is still warm: that costs a message, not another latency */
-		return model->level[top].latency_us + message_us(top) + work;
+	if (n == 2 && top == 0) /* the answer comes while the question is still warm: that costs no other latency */
+		return model->level[top].latency_us + NODE_ANSWER_US + work;
 	return 2 * (model->level[top].latency_us + (n - 1) * message_us(top)) + work;
 }
 

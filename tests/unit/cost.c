@@ -215,9 +215,9 @@ static void within_a_node_the_ring_is_never_chosen(void **state)
 	} cases[] = {
 		{ "fabric(n0)", 2, 8, "doubling" },      { "fabric(n0)", 2, 4096, "doubling" },
 		{ "fabric(n0)", 2, 16384, "direct" },    { "fabric(n0)", 2, 262144, "direct" },
-		{ "fabric(n0)", 2, 67108864, "direct" }, { "fabric(n0)", 4, 8, "exchange" },
-		{ "fabric(n0)", 4, 4096, "exchange" },   { "fabric(n0)", 4, 65536, "direct" },
-		{ "fabric(n0)", 4, 67108864, "direct" },
+		{ "fabric(n0)", 2, 67108864, "direct" }, { "fabric(n0)", 4, 8, "doubling" },
+		{ "fabric(n0)", 4, 16384, "doubling" },  { "fabric(n0)", 8, 8, "doubling" },
+		{ "fabric(n0)", 4, 65536, "direct" },    { "fabric(n0)", 4, 67108864, "direct" },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		size_t nodes[8] = { 0 };
