@@ -14,8 +14,8 @@
  *
  * Where elements on the wire share a scale, what rounding takes from one depends on its neighbours: each time at most a part
  * (int8: 1/254, float16: 2^-39) of the largest magnitude that any partial result of such inputs can have. That is added to the
- * bound. int8 rounds small whole numbers too: there exact inputs are multiples of 127 that have one magnitude in each partial result,
- * and of products, where that cannot be, -1 and 1. Copies by such a wire are rounded once.
+ * bound. int8 rounds small whole numbers too: there exact inputs are multiples of 127 that have one magnitude in each partial
+ * result, and of products, where that cannot be, -1 and 1. Copies by such a wire are rounded once.
  */
 #ifndef DDL_TOOLS_PERF_CHECK_H
 #define DDL_TOOLS_PERF_CHECK_H

@@ -125,7 +125,7 @@ struct ddl_request_options {
 	const char *algorithm; /* name as `ddl info` prints it; borrowed; NULL: DDL_ALGO, else chosen */
 	enum ddl_rounding rounding; /* to wires that round */
 	uint64_t seed;              /* of stochastic rounding: the same seed, the same bits in every run */
-	int error_feedback;         /* 1: what rounding takes away is added to the input of the next start; sums and averages */
+	int error_feedback;         /* 1: what rounding takes away is added to the input of the next start; not of MIN, MAX, PROD */
 };
 #define DDL_REQUEST_OPTIONS_INIT                                                                                                   \
 	{                                                                                                                          \
@@ -253,7 +253,8 @@ int ddl_mem_free(struct ddl_comm *comm, void *memory);
  *             ddl_request_free(). May be NULL if count is 0.
  * options     NULL: defaults. The same on every rank, as are count, type and op.
  * request     written on success; freed with ddl_request_free()
- * All ranks end with bitwise equal results, and a given plan, count and algorithm gives the same bits in every run.
+ * All ranks end with bitwise equal results, and a given plan, count and algorithm gives the same bits in every run, also where
+ * elements are rounded on their way; what each wire keeps is in doc/precision.md.
  * Source: ring all-reduce, Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
  * Does not wait for other ranks; that they pass the same arguments is checked before the first byte moves (ddl_wait: -EPROTO).
  * Returns 0; -EINVAL; -ENOMEM; -EOPNOTSUPP (no such algorithm for this); or the error that aborted the communicator.
@@ -461,13 +462,14 @@ int ddl_request_get_peer_stats(const struct ddl_request *request, int peer, stru
 int ddl_request_free(struct ddl_request *request);
 
 /*
- * ddl_request_reset_feedback, ddl_request_get_feedback, ddl_request_set_feedback - what a request with error_feedback will add to the
- * input of its next start: made zero, read for a checkpoint, and set from one. It is this rank's own. Not collective, do not block.
+ * ddl_request_reset_feedback, ddl_request_get_feedback, ddl_request_set_feedback - what a request with error_feedback will add to
+ * the input of its next start: made zero, read for a checkpoint, and set from one. It is this rank's own. Not collective, do not
+ * block.
  *
  * residual  count floats: written by get; read by set
  * count     elements of the input
- * Source: Seide, Fu, Droppo, Li and Yu, "1-bit stochastic gradient descent and its application to data-parallel distributed training
- * of speech DNNs", 2014.
+ * Source: Seide, Fu, Droppo, Li and Yu, "1-bit stochastic gradient descent and its application to data-parallel distributed
+ * training of speech DNNs", 2014.
  * Returns 0; -EOPNOTSUPP (the request has no error feedback, or its wire rounds nothing); -EBUSY (it is active); -EINVAL (another
  * count than the input's, or NULL).
  */

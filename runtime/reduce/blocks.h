@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blocks.h - the wires on which 256 elements share a scale, a float32 in front of them: how the scale is chosen, random rounding, and
- * blocks that hold what is no number.
+ * blocks.h - the wires on which 256 elements share a scale, a float32 in front of them: how the scale is chosen, random rounding,
+ * and blocks that hold what is no number.
  *
  * A decoded block, encoded again with the same elements in it, decodes to the same numbers: ranks pass results on that way.
  *

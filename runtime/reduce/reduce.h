@@ -5,8 +5,8 @@
  * A kernel set belongs to (operation, type, wire). float16 and bfloat16 are reduced in float32, float32 data on any wire too.
  * Rounding is to nearest, ties to even, subnormals included; a NaN stays a (quiet) NaN. On some wires elements travel in blocks
  * that have a scale (blocks.h): what is handed to a kernel begins with a block, and only the last one is short. Buffers may be
- * unaligned to nothing less than their element, a scale included; dst may equal src, other overlap is not allowed. All sets give the same bits, but for which
- * NaN a partial result is.
+ * unaligned to nothing less than their element, a scale included; dst may equal src, other overlap is not allowed. All sets give
+ * the same bits, but for which NaN a partial result is.
  *
  * Where several ranks compute the same result, its bits must not depend on which operand came from the wire: every operation gives
  * the same bits for either order (-0 is less than +0), but for which of two NaNs is left; so a complete result that is not a number
@@ -79,7 +79,8 @@ extern const struct ddl__kernel_set *const ddl__kernel_sets[];
 int ddl__kernels_choose(const char *name, struct ddl_error *err);
 
 /*
- * The kernels for (op, type, wire) of the best usable set. wire is resolved: native, or any other but auto for float32. op 0: only encode and decode. NULL: no such combination.
+ * The kernels for (op, type, wire) of the best usable set. wire is resolved: native, or any other but auto for float32. op 0: only
+ * encode and decode. NULL: no such combination.
  */
 const struct ddl__kernels *ddl__kernels_get(enum ddl_op op, enum ddl_type type, enum ddl_wire wire);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The wires on which 256 elements share a scale, of every kernel set that this CPU has: how long they are, how far they round, that
- * what was rounded once is not rounded again, what becomes of special values, and that chance is fair. tests/unit/kernels.c compares
- * the sets' bits.
+ * what was rounded once is not rounded again, what becomes of special values, and that chance is fair. tests/unit/kernels.c
+ * compares the sets' bits.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -238,7 +238,7 @@ static double mean_of(const struct ddl__kernels *k, const float *pair, int times
 	return sum / times;
 }
 
-/* 5 standard deviations of the mean of a coin that falls up with probability p: the keys are fixed, so it is met always or never. */
+/* 5 standard deviations of the mean of a coin with any probability: the keys are fixed, so it is met always or never. */
 static void check_fair(const struct ddl__kernels *k)
 {
 	enum { TIMES = 20000 };

@@ -62,8 +62,7 @@ static void for_all(void (*test)(const struct ddl__check *check))
 
 	for (int type = DDL_FLOAT64; type <= DDL_UINT8; type++) {
 		for (int op = DDL_SUM; op <= DDL_PROD; op++) {
-			for (int wire = DDL_WIRE_NATIVE; wire <= (type == DDL_FLOAT32 ? DDL_WIRE_INT8 : DDL_WIRE_NATIVE);
-			     wire++) {
+			for (int wire = DDL_WIRE_NATIVE; wire <= (type == DDL_FLOAT32 ? DDL_WIRE_INT8 : DDL_WIRE_NATIVE); wire++) {
 				for (size_t i = 0; i < 2 * sizeof(ranks) / sizeof(ranks[0]); i++) {
 					const struct ddl__check check = {
 						.type = (enum ddl_type)type,
