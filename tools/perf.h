@@ -48,6 +48,7 @@ struct ddl__perf_options {
 	enum ddl_type type;                   /* of the elements */
 	enum ddl_op op;                       /* of collectives that reduce */
 	enum ddl_wire wire;                   /* type in which elements travel */
+	enum ddl_rounding rounding;           /* to the wire; chance by seed */
 	enum ddl__perf_format format;         /* of the output */
 	bool check;                           /* results are compared with a reference */
 	bool in_place;                        /* input and result share memory */

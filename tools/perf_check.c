@@ -343,27 +343,28 @@ static double block_bound(const struct ddl__check *check, const struct shape *sh
 		largest = pow(shape->limit > 0 ? 1 + largest : ldexp(1, shape->exponent_max), check->n_ranks);
 	else if (sums)
 		largest *= check->n_ranks;
-	return largest * expm1(times * (int8 ? 1 / 253.9 : 0x1p-39)) / (check->op == DDL_AVG ? check->n_ranks : 1);
+	return largest * expm1(times * (check->random ? 2 : 1) * (int8 ? 1 / 253.9 : 0x1p-39)) /
+	       (check->op == DDL_AVG ? check->n_ranks : 1);
 }
 
 /* The error allowed per unit of magnitude, and *smallest: what subnormal results may add. */
 static double relative_bound(const struct ddl__check *check, const struct shape *shape, double *smallest)
 {
 	const struct format *wire = &formats[wire_type(check)], *own = &formats[check->type];
-	const double k = check->n_ranks + 2;
+	const double k = check->n_ranks + 2, roundoff = wire->roundoff * (check->random && wire_type(check) != check->type ? 2 : 1);
 
 	*smallest = 0;
 	if (shape->one_size && check->op == DDL_AVG)
 		return 0x1p-14; /* a scale has 16 bits */
 	if (check->op == DDL_MIN || check->op == DDL_MAX)
-		return wire_type(check) == check->type ? 0 : wire->roundoff;
+		return wire_type(check) == check->type ? 0 : roundoff;
 	if (shape->unrounded)
-		return check->op == DDL_AVG ? expm1(2 * wire->roundoff + 2 * formats[own->summand].roundoff) : 0;
+		return check->op == DDL_AVG ? expm1(2 * roundoff + 2 * formats[own->summand].roundoff) : 0;
 	*smallest = k * wire->smallest;
 	/* float64: the reference rounds as often as the result. */
 	if (own->summand == wire_type(check))
-		return expm1(k * wire->roundoff + k * 0x1p-53);
-	return expm1(k * wire->roundoff + k * formats[own->summand].roundoff + k * 0x1p-53);
+		return expm1(k * roundoff + k * 0x1p-53);
+	return expm1(k * roundoff + k * formats[own->summand].roundoff + k * 0x1p-53);
 }
 
 static int compare_floats(const struct ddl__check *check, uint64_t tensor, const void *data, uint64_t first, uint64_t end,
@@ -447,7 +448,7 @@ static double copy_bound(const struct ddl__check *check, const struct shape *sha
 {
 	double unit = check->wire == DDL_WIRE_BFLOAT16 ? 0x1p-8 : check->wire == DDL_WIRE_FLOAT16 ? 0x1p-11 : 0;
 
-	return check->type != DDL_FLOAT32 ? 0 : unit * fabs(value) + block_bound(check, shape, 1);
+	return check->type != DDL_FLOAT32 ? 0 : unit * fabs(value) * (check->random ? 2 : 1) + block_bound(check, shape, 1);
 }
 
 static int compare_copies(const struct ddl__check *check, uint64_t tensor, const void *data, uint64_t first, uint64_t end,

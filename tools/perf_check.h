@@ -14,8 +14,9 @@
  *
  * Where elements on the wire share a scale, what rounding takes from one depends on its neighbours: each time at most a part
  * (int8: 1/254, float16: 2^-39) of the largest magnitude that any partial result of such inputs can have. That is added to the
- * bound. int8 rounds small whole numbers too: there exact inputs are multiples of 127 that have one magnitude in each partial
- * result, and of products, where that cannot be, -1 and 1. Copies by such a wire are rounded once.
+ * bound. Where rounding is stochastic, u_wire and that part are twice as much. int8 rounds small whole numbers too: there exact
+ * inputs are multiples of 127 that have one magnitude in each partial result, and of products, where that cannot be, -1 and 1.
+ * Copies by such a wire are rounded once.
  */
 #ifndef DDL_TOOLS_PERF_CHECK_H
 #define DDL_TOOLS_PERF_CHECK_H
@@ -30,6 +31,7 @@ struct ddl__check {
 	enum ddl_type type;
 	enum ddl_op op;     /* 0: a broadcast from root */
 	enum ddl_wire wire; /* type that travels, resolved (AUTO counts as the roughest, bfloat16) */
+	bool random;        /* the wire rounds to either neighbour, not to the nearest: by twice as much */
 	int n_ranks;
 	int root;      /* of a broadcast */
 	bool exact;    /* exact inputs, else rough ones */

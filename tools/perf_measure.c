@@ -225,6 +225,7 @@ static int check_row(struct ddl__perf *perf, const struct ddl__perf_row *row, bo
 		.type = o->type,
 		.op = ddl__perf_reduces(o->collective) ? o->op : 0,
 		.wire = (enum ddl_wire)perf->requests[0]->call.wire,
+		.random = perf->requests[0]->call.rounding == DDL_ROUND_STOCHASTIC,
 		.n_ranks = perf->n_ranks,
 		.root = o->root,
 		.exact = exact,

@@ -58,6 +58,7 @@ static const struct ddl__help help[] = {
 	{ "--type TYPE", "f64, f32 (default), f16, bf16, i64, i32, i8, u8" },
 	{ "--op OP", "sum (default), avg, min, max, prod" },
 	{ "--wire WIRE", "type in which f32 travels: auto (default: as planned), native, bf16, f16, i8" },
+	{ "--rounding HOW", "to a wire that rounds: nearest (default), or stochastic by the seed" },
 	{ "--root RANK", "of broadcast, reduce, gather and scatter (default 0)" },
 	{ "--in-place", "input and result within one buffer" },
 	{ "--buffers KIND", "malloc (default), or ddl_mem: from ddl_mem_alloc(), which a node's ranks share" },
@@ -85,6 +86,7 @@ enum {
 	TYPE,
 	OP,
 	WIRE,
+	ROUNDING,
 	ROOT,
 	IN_PLACE,
 	BUFFERS,
@@ -111,6 +113,7 @@ static const struct option long_options[] = {
 	{ "type", required_argument, NULL, TYPE },
 	{ "op", required_argument, NULL, OP },
 	{ "wire", required_argument, NULL, WIRE },
+	{ "rounding", required_argument, NULL, ROUNDING },
 	{ "root", required_argument, NULL, ROOT },
 	{ "in-place", no_argument, NULL, IN_PLACE },
 	{ "buffers", required_argument, NULL, BUFFERS },
@@ -130,6 +133,12 @@ static const struct option long_options[] = {
 	{ "ranks", required_argument, NULL, RANKS },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
+};
+
+static const struct ddl__choice roundings[] = {
+	{ DDL_ROUND_NEAREST, "nearest", "to the nearest, ties to even" },
+	{ DDL_ROUND_STOCHASTIC, "stochastic", "up or down by chance" },
+	{ 0, NULL, NULL },
 };
 
 enum { MALLOC = 1, MEM = 2 }; /* kinds of buffers */
@@ -187,6 +196,10 @@ static int take_value(struct parse *parse, int option)
 	case WIRE:
 		rc = take_choice(parse, "wire type", ddl__wires, &id);
 		o->wire = (enum ddl_wire)id;
+		break;
+	case ROUNDING:
+		rc = take_choice(parse, "rounding", roundings, &id);
+		o->rounding = (enum ddl_rounding)id;
 		break;
 	case BUFFERS:
 		rc = take_choice(parse, "kind of buffers", buffers, &id);

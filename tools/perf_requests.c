@@ -145,6 +145,8 @@ int ddl__perf_requests_create(struct ddl__perf *perf, const struct ddl__perf_row
 	const size_t total = ddl__perf_requests_of(o, row), each = total / (row->n ? row->n : 1);
 
 	options.wire = o->wire;
+	options.rounding = o->rounding;
+	options.seed = o->seed;
 	options.rings = o->rings;
 	options.algorithm = o->algorithm;
 	ddl__perf_place(perf, row, perf->offsets);

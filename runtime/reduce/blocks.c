@@ -38,7 +38,7 @@ void ddl__i8_odd_decode(float *dst, const void *wire, size_t n)
 	float scale;
 	memcpy(&scale, wire, sizeof(scale));
 	for (size_t i = 0; i < n; i++) {
-		int code = codes[i];
+		const int8_t code = codes[i];
 		dst[i] = code == CODE_NAN          ? NAN
 			 : code == CODE_INFINITY   ? INFINITY
 			 : code == -CODE_INFINITY  ? -INFINITY

@@ -58,6 +58,10 @@ uplinks_carry() {
 	uplinks_carry 0.48 0.53 ring,wire=bf16
 }
 
+@test "an int8 wire takes a quarter of the bytes, scales included" {
+	uplinks_carry 0.245 0.27 ring,wire=i8
+}
+
 @test "results are right and the same bits on all ranks, for every type" {
 	for type in f64 f32 f16 bf16 i64 i32 i8 u8; do
 		srun -N8 --ntasks-per-node=2 --mpi=pmix --ddl=ring ddl perf allreduce --type $type --sizes 8,4K,256K --check \

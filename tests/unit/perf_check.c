@@ -17,6 +17,16 @@
 
 enum { COUNT = 1000, TENSOR = 3, RANKS_MAX = 300 };
 
+static void encode(const struct ddl__check *check, const struct ddl__kernels *kernels, void *wire, const void *src)
+{
+	static uint32_t key;
+
+	if (check->random)
+		kernels->encode_random(wire, src, COUNT, ++key * 0x9e3779b9u, 0);
+	else
+		kernels->encode(wire, src, COUNT);
+}
+
 /* What the kernels make of the inputs of some ranks, in that order, on the way around a ring; caller frees. */
 static void *reduce_ranks(const struct ddl__check *check, const int *ranks, int n)
 {
@@ -28,11 +38,16 @@ static void *reduce_ranks(const struct ddl__check *check, const int *ranks, int 
 	for (int i = 0; i < n; i++) {
 		ddl__check_fill(check, ranks[i], TENSOR, input, COUNT);
 		if (i == 0)
-			kernels->encode(wire, input, COUNT);
-		else if (i < n - 1)
+			encode(check, kernels, wire, input);
+		else if (i < n - 1 && !check->random)
 			kernels->reduce_wire(wire, wire, input, COUNT);
-		else
+		else if (!check->random)
 			kernels->finish(result, wire, wire, input, COUNT, check->n_ranks);
+		if (i > 0 && check->random) {
+			kernels->reduce_store(result, wire, input, COUNT, i < n - 1 ? 0 : check->n_ranks);
+			encode(check, kernels, wire, result);
+			kernels->decode(result, wire, COUNT);
+		}
 	}
 	if (n == 1)
 		kernels->decode(result, wire, COUNT);
@@ -73,6 +88,11 @@ static void for_all(void (*test)(const struct ddl__check *check))
 						.seed = 42,
 					};
 					test(&check);
+					if (check.wire > DDL_WIRE_NATIVE) {
+						struct ddl__check random = check;
+						random.random = true;
+						test(&random);
+					}
 				}
 			}
 		}

@@ -220,6 +220,21 @@ assert [u["rank_order_up"] for u in plan["uplinks"]] == [3, 3, 2]'
 	if command -v dot >/dev/null; then "${odd[@]}" --dot | dot -Tsvg >/dev/null; fi
 }
 
+@test "every wire is right by either way of rounding, where all ranks get the same and where not" {
+	for wire in bf16 f16 i8; do
+		for rounding in nearest stochastic; do
+			for collective in allreduce reducescatter allgather; do
+				ranks 3 $collective --sizes 40,40004 --wire $wire --rounding $rounding --check --iters 1 --warmup 0 --json
+				[ "$(grep -c "\"wire\":\"$wire\".*\"correct\":true" "$BATS_TEST_TMPDIR/out.0")" = 2 ]
+			done
+		done
+	done
+	run -2 "$ddl" perf allreduce --wire i4
+	[[ $output == *i4*bf16*i8* ]]
+	run -2 "$ddl" perf allreduce --rounding up
+	[[ $output == *up*nearest*stochastic* ]]
+}
+
 @test "perf over a folder prints rows that add up, in JSON and CSV" {
 	ranks 3 allreduce --sizes 0,8,4K --type f32 --wire bf16 --check --iters 3 --warmup 1 --json
 	python3 - "$BATS_TEST_TMPDIR/out.0" <<-'END'
