@@ -16,7 +16,10 @@
 #include "share.h"
 #include "stats.h"
 
-enum { STREAM_BYTES_MIN = 8 * 1024 * 1024 }; /* results from this size on do not stay in the caches anyway */
+enum { /* results from this size on do not stay in the caches anyway */
+       STREAM_BYTES_MIN = 8 * 1024 * 1024,
+       STREAM_BYTES_MIN_PLAIN = 16 * 1024 * 1024, /* where they go through slots, which take two passes then */
+};
 
 uint64_t ddl__now_ns(void)
 {
@@ -399,7 +402,7 @@ static void compute_native(const struct ddl_request *r, const struct ddl__step *
 	const size_t bytes = n * r->kernels->type_bytes;
 	const void *src = place(r, step->src_buffer, step->src + offset);
 	void *dst = place(r, step->dst_buffer, step->dst + offset);
-	const int stream = r->recv_bytes >= STREAM_BYTES_MIN;
+	const int stream = r->recv_bytes >= (r->recv_in.window ? STREAM_BYTES_MIN : STREAM_BYTES_MIN_PLAIN);
 	if (n == 0)
 		return;
 	switch ((enum ddl__step_kind)step->kind) {
