@@ -148,8 +148,9 @@ size_t ddl_type_size(enum ddl_type type);
  * Ranks come from options->store where given, else from PMIx (srun --mpi=pmix, ddl run, mpirun), else the process is alone.
  * The plan of rank 0 counts; without one it is built from what the nodes know of themselves. At most two fences.
  * On more than one node, with no algorithm asked for by name and no tuning file, some all-reduces are measured (options->measure):
- * up to two seconds on slow networks; the times are kept in $XDG_CACHE_HOME/ddl (or ~/.cache/ddl) per set of nodes. Choices by measured times
- * may differ from job to job, and with them the rounding of results; an algorithm or a tuning file that is given keeps them.
+ * up to two seconds on slow networks; the times are kept in $XDG_CACHE_HOME/ddl (or ~/.cache/ddl) per set of nodes. Choices by
+ * measured times may differ from job to job, and with them the rounding of results; an algorithm or a tuning file that is given
+ * keeps them.
  *
  * options  NULL: all defaults
  * comm     written on success; freed with ddl_comm_destroy()

@@ -4,8 +4,9 @@
  *
  * At each of a few sizes candidates run in turns, in rounds, each for about SLOT_US or MAX_STARTS starts; the slowest rank's time
  * counts, and of the rounds the shortest: what others do to the machine meanwhile only adds. After the first round only those go on
- * that are near the best. What was much slower than the best is not measured at larger sizes, and what the model puts far behind is not measured at all. The largest size is one that shows what
- * links carry in the long run, not what their queues take at once. Every decision is made of times that all ranks agreed on.
+ * that are near the best. What was much slower than the best is not measured at larger sizes, and what the model puts far behind is
+ * not measured at all. The largest size is one that shows what links carry in the long run, not what their queues take at once.
+ * Every decision is made of times that all ranks agreed on.
  *
  * What an earlier job kept for the same nodes is confirmed first: the best two of each size run twice. Where many of them take far
  * more or less than they did, everything is measured again.
@@ -72,8 +73,8 @@ static int run(struct measure *m, struct ddl_request *request)
 }
 
 /*
- * The time of one of so many starts, the same on every rank. Each begins behind a barrier: without one some algorithms let ranks run
- * ahead into the next start, and seem faster than one start is. The first `before` do not count.
+ * The time of one of so many starts, the same on every rank. Each begins behind a barrier: without one some algorithms let ranks
+ * run ahead into the next start, and seem faster than one start is. The first `before` do not count.
  */
 static int time_starts(struct measure *m, struct ddl_request *request, int before, int starts, double *us)
 {
@@ -100,7 +101,7 @@ static double behind(const struct measure *m, const struct ddl__candidate *candi
 	return ddl__tuning_time(m->tuning, candidate, sizes[size - 1]) / ddl__tuning_time(m->tuning, &best, sizes[size - 1]);
 }
 
-/* Whether it is worth measuring at a size: what is slow for short messages may be fast for long ones, but not the other way round. */
+/* Whether it is worth measuring at a size: what is slow for short messages may be fast for long ones, but not the other way. */
 static bool hopeful(const struct measure *m, const struct ddl__candidate *candidate, size_t size)
 {
 	double times = behind(m, candidate, size);

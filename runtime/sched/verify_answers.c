@@ -2,8 +2,8 @@
 /*
  * verify_answers.c - see verify_answers.h.
  *
- * A lane is a sequence, and slices arrive in the order in which they are sent: so the number of a slice tells its slot, and counting
- * along both ends tells which slice is answered by which, and what the peer has taken before it sends one.
+ * A lane is a sequence, and slices arrive in the order in which they are sent: so the number of a slice tells its slot, and
+ * counting along both ends tells which slice is answered by which, and what the peer has taken before it sends one.
  */
 #include "verify_answers.h"
 

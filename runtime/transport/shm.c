@@ -21,10 +21,10 @@
  * when its start begins, and the sender takes it only in its own start of the same number: those belong together, and the
  * receiver's does not end before all slices of it have come. So it never changes while the sender may look at it.
  *
- * Answers. A line that one core has written, and another reads, costs as much again when that one writes to it. What is sent back to
- * where a slice came from is therefore written over the slice: half as many lines go back and forth, and half as much memory is in
- * use. The answer takes a slot of its own lane all the same, whose line tells which slot of the other lane it lies in. That slot's
- * credit is returned as ever: its owner does not use it before it has read the answer (see transport.h: pair).
+ * Answers. A line that one core has written, and another reads, costs as much again when that one writes to it. What is sent back
+ * to where a slice came from is therefore written over the slice: half as many lines go back and forth, and half as much memory is
+ * in use. The answer takes a slot of its own lane all the same, whose line tells which slot of the other lane it lies in. That
+ * slot's credit is returned as ever: its owner does not use it before it has read the answer (see transport.h: pair).
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -161,12 +161,12 @@ struct ddl__transport_ops {
 	void *(*tx_place)(struct ddl__tx *tx, uint64_t start, size_t offset, size_t bytes);
 	void (*tx_placed)(struct ddl__tx *tx, size_t bytes);
 	/*
-	 * Answers; NULL where the transport has none. pair: both are ends of lanes with one peer, of the same request and index, and
-	 * the schedule sees to it that a slot is not sent into before what was answered in it was read.
+	 * Answers; NULL where the transport has none. pair: both are ends of lanes with one peer, of the same request and index,
+	 * and the schedule sees to it that a slot is not sent into before what was answered in it was read.
 	 */
 	void (*pair)(struct ddl__tx *tx, struct ddl__rx *rx);
-	/* Where the slice lies that rx_slot of the other end tells of, to be written over with what is sent back; NULL: not in a slot
-	 * of at least so many bytes, or no credit. Then tx_answered sends that; nothing else may be sent in between. */
+	/* Where the slice lies that rx_slot of the other end tells of, to be written over with what is sent back; NULL: not in a
+	 * slot of at least so many bytes, or no credit. Then tx_answered sends that; nothing else may be sent in between. */
 	void *(*tx_answer)(struct ddl__tx *tx, size_t bytes);
 	void (*tx_answered)(struct ddl__tx *tx, size_t bytes);
 	/*
