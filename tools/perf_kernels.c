@@ -285,7 +285,7 @@ static void measure_set(struct bench *b, size_t set)
 			if (!work.k)
 				continue;
 			const struct traffic t = traffic_of(&rows[r], work.k);
-			work.n = b->bytes[level] / t.all;
+			work.n = b->bytes[level] / (t.all + (work.k->wire_block ? 1 : 0)); /* there is room for scales */
 			for (size_t i = 0; i < ARRAYS; i++) /* what is no element in memory is elements on the wire, with scales */
 				bytes[i] = work.n * t.arrays[i] + (work.k->wire_block ? work.n / work.k->wire_block * 4 + 4 : 0);
 			cut(b, bytes, work.arrays);
