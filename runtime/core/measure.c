@@ -25,7 +25,7 @@
 enum {
 	ROUNDS = 5,
 	LARGE = 2,        /* sizes that take long */
-	LARGE_ROUNDS = 2, /* of them */
+	LARGE_ROUNDS = 3, /* of them */
 	SLOT_US = 4000,   /* of a candidate in a round */
 	MAX_STARTS = 10,  /* in a slot */
 	AT_ONCE = 9,      /* candidates of a size */
@@ -151,7 +151,7 @@ static int prepare(struct measure *m, struct contestant *c, uint64_t bytes)
 /* Runs them in turns. */
 static int compete(struct measure *m, struct contestant *contestants, size_t n, uint64_t bytes, int rounds)
 {
-	const int fills = bytes < FILL / 8 || bytes >= FILL ? 0 : (int)(FILL / bytes); /* starts that fill the queues on the way */
+	const int fills = bytes < FILL / 8 || bytes > FILL ? 0 : (int)(FILL / bytes); /* starts that fill the queues on the way */
 	double best = 0, us = 0;
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < n; i++)
