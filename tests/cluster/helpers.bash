@@ -33,6 +33,15 @@ plugin() {
 	cluster plugstack "$need $copy $*"
 }
 
+# What a test with jobs begins with: the cluster, the plugin, the build's programs, and nothing of an earlier job's environment.
+job_setup() {
+	local name
+	eval "$(cluster env)"
+	plugin optional
+	export PATH=$DDL_BUILD/bin:$PATH
+	for name in $(compgen -e | grep '^DDL_' | grep -vx DDL_BUILD || true); do unset "$name"; done
+}
+
 # show FILE: what matters of an output, for the one who reads why a test failed
 show() {
 	grep -E '^(DDL_(PLAN|MODE)|SLURM_STEP_(NODELIST|TASKS)|SLURM_TOPO|srun|slurm)' "$1" | sort | uniq -c || true

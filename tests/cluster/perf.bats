@@ -16,10 +16,7 @@ teardown_file() {
 }
 
 setup() {
-	eval "$(cluster env)"
-	plugin optional
-	export PATH=$DDL_BUILD/bin:$PATH
-	unset DDL_PLAN DDL_MODE DDL_TIMEOUT
+	job_setup
 }
 
 teardown() {

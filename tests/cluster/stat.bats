@@ -13,10 +13,7 @@ teardown_file() {
 }
 
 setup() {
-	eval "$(cluster env)"
-	plugin optional
-	export PATH=$DDL_BUILD/bin:$PATH
-	unset DDL_PLAN DDL_MODE DDL_TIMEOUT DDL_STATS DDL_TRACE
+	job_setup
 	job='' node='' pid=''
 }
 

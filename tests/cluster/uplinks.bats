@@ -18,10 +18,7 @@ teardown_file() {
 }
 
 setup() {
-	eval "$(cluster env)"
-	plugin optional
-	export PATH=$DDL_BUILD/bin:$PATH
-	unset DDL_PLAN DDL_MODE DDL_ALGO
+	job_setup
 }
 
 teardown() {
