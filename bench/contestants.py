@@ -57,7 +57,7 @@ class Contestant:
     launch: object  # function (ranks, command) -> list of commands that are started together
     env: dict = dataclasses.field(default_factory=dict)
     version: str = ""
-    left_out: str = ""  # the sentence, once it is
+    launcher: str = ""  # of an MPI: its mpirun
 
 
 def say(text):
@@ -336,7 +336,7 @@ def find_openmpi(builder):
         raise Failure("has no mpirun here; Debian: openmpi-bin")
     program = builder.program("openmpi", "mpi.c", cc, "-std=gnu11")
     launch = by(run, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none")
-    return Contestant("openmpi", program, launch, version=first_line([run, "--version"]))
+    return Contestant("openmpi", program, launch, version=first_line([run, "--version"]), launcher=run)
 
 
 def find_mpich(builder):
@@ -346,7 +346,7 @@ def find_mpich(builder):
         raise Failure("is not here; Debian: libmpich-dev mpich, Fedora: mpich-devel")
     program = builder.program("mpich", "mpi.c", cc, "-std=gnu11")
     version = first_line([os.path.join(os.path.dirname(run), "mpichversion")])
-    return Contestant("mpich", program, by(run), version=version)
+    return Contestant("mpich", program, by(run), version=version, launcher=run)
 
 
 def find_gloo(builder):
@@ -376,7 +376,7 @@ def find_impi(builder):
         "FI_PROVIDER_PATH": lib,
         "PATH": os.path.join(root, "bin") + ":" + os.environ.get("PATH", ""),
     }
-    return Contestant("impi", program, by(run), env, "Intel MPI " + wheel_version(builder, "impi_rt"))
+    return Contestant("impi", program, by(run), env, "Intel MPI " + wheel_version(builder, "impi_rt"), run)
 
 
 def find_oneccl(builder):
