@@ -14,7 +14,7 @@ teardown_file() {
 
 setup() {
 	job_setup
-	job='' node='' pid=''
+	job='' step='' node='' pid=''
 }
 
 teardown() {
@@ -30,7 +30,8 @@ is_over() {
 	[ -z "$(squeue -h -j "$job" 2>/dev/null)" ]
 }
 
-# submit: a job of eight ranks that reduces on and on; $job is its number, and rank 5 is process $pid on $node.
+# submit: a job of eight ranks that reduces on and on; $job is its number, $step their step (ddl stat's own steps have numbers too, and
+# may come first), and rank 5 is process $pid on $node.
 submit() {
 	local file
 	file=$(script hang <<'EOF'
@@ -39,8 +40,8 @@ EOF
 	)
 	job=$(sbatch --parsable -N8 --ddl=ring -o "$BATS_TEST_TMPDIR/out" "$file")
 	eventually all_reduce
-	read -r node pid < <(ddl stat --json "$job" | jq -r 'select(.rank == 5) | "\(.node) \(.pid)"')
-	[ -n "$pid" ]
+	read -r node pid step < <(ddl stat --json "$job" | jq -r 'select(.rank == 5) | "\(.node) \(.pid) \(.step)"')
+	[ -n "$step" ]
 }
 
 all_reduce() {
@@ -69,7 +70,7 @@ nobody_is_to_blame() {
 	[ "$(grep -c '^rank ' "$BATS_TEST_TMPDIR/stat")" = 1 ]
 	[ "$(sed -n 2p "$BATS_TEST_TMPDIR/stat" | awk '{print $1, $2, $4}')" = "5 $node stopped" ]
 	[ "$(grep -cE '^ +[0-7]  n[1-8] ' "$BATS_TEST_TMPDIR/stat")" = 8 ]
-	names_rank_5 "$job.0"
+	names_rank_5 "$job.$step"
 	signal_rank_5 CONT
 	eventually nobody_is_to_blame
 }
@@ -82,7 +83,7 @@ dumps() { # HOW MANY
 	submit
 	signal_rank_5 STOP
 	eventually names_rank_5 "$job"
-	scancel -s USR1 "$job.0"
+	scancel -s USR1 "$job.$step"
 	eventually dumps 7
 	grep -E 'ddl: +lane [0-9]+ step [0-9]+ of [0-9]+ .* waits for (data from|room at) rank 5 on node n[1-8]' "$BATS_TEST_TMPDIR/out"
 	signal_rank_5 CONT
