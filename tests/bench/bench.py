@@ -17,6 +17,7 @@ import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BENCH = os.path.join(HERE, "..", "..", "bench")
+NETWORKS = os.path.join(HERE, "..", "..", "tools", "data", "networks.py")
 sys.path.insert(0, BENCH)
 sys.dont_write_bytecode = True
 
@@ -167,6 +168,18 @@ class Limit(unittest.TestCase):
             done = call([BUILDER.limit(), *arguments])
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn("usage: limit", done.stderr.decode())
+
+
+class Networks(unittest.TestCase):
+    def test_the_list_that_is_installed_is_what_the_layers_add_up_to(self):
+        with open(os.path.join(os.path.dirname(NETWORKS), "resnet50.sizes"), "rb") as f:
+            self.assertEqual(call([sys.executable, NETWORKS, "resnet50"]).stdout, f.read())
+
+    def test_messages_and_their_bytes_are_those_known_of_each_network(self):
+        for name, known in (("resnet50", (56, 102015904)), ("vgg16", (32, 553430176)), ("inception_v3", (96, 95200544))):
+            lines = call([sys.executable, NETWORKS, "--messages", name]).stdout.decode().splitlines()
+            rows = [line.split() for line in lines if not line.startswith("#")]
+            self.assertEqual((len(rows), 4 * sum(int(row[1]) for row in rows)), known)
 
 
 class Rounds(unittest.TestCase):
