@@ -19,7 +19,7 @@ import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEERS = os.path.join(HERE, "peers")
-COMMON = ("harness", "board", "data", "common")
+PARTS = ("board", "data", "common", "ranks")
 FLAGS = ["-O3", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter", "-D_GNU_SOURCE"]
 
 # What --fetch downloads from PyPI: Intel MPI, oneCCL and what oneCCL is linked with, in versions that fit together.
@@ -241,9 +241,10 @@ def compile_to(target, sources, command, log):
 
 
 class Builder:
-    """Builds into BUILD/bench/peers."""
+    """Builds into BUILD/bench/peers: the programs whose main is peers/MAIN.c."""
 
-    def __init__(self, build):
+    def __init__(self, build, main="harness"):
+        self.main, self.parts = main, (main, *PARTS)
         self.build = os.path.abspath(build)
         self.folder = os.path.join(self.build, "bench", "peers")
         self.wheels = os.path.join(self.build, "bench", "wheels")
@@ -262,13 +263,14 @@ class Builder:
             raise Failure(f"there is no C compiler \"{self.cc}\"; install gcc, or say CC=...")
         if subprocess.run(probe, capture_output=True, timeout=60, check=False).returncode == 0:
             self.flags = [*FLAGS, "-march=native"]
-        for part in COMMON:
+        for part in self.parts:
             source = os.path.join(PEERS, part + ".c")
             command = [self.cc, "-std=gnu11", *self.flags, "-c", source, "-o", self.path(part + ".o")]
             compile_to(self.path(part + ".o"), [source], command, self.path(part + ".log"))
 
     def program(self, name, source, compiler, *more):
-        objects = [self.path(part + ".o") for part in COMMON]
+        objects = [self.path(part + ".o") for part in self.parts]
+        name = name if self.main == "harness" else f"{self.main}-{name}"
         source = os.path.join(PEERS, source)
         command = [compiler, *self.flags, source, *objects, *more, "-o", self.path(name)]
         compile_to(self.path(name), [source, *objects], command, self.path(name + ".log"))

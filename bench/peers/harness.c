@@ -13,7 +13,6 @@
  * Rank and size come from the launcher's environment where they are not given. Rank 0 writes one line of JSON a size to --out.
  */
 #include <getopt.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include "board.h"
 #include "common.h"
 #include "data.h"
+#include "ranks.h"
 
 #define WARMUP         5 /* iterations after the first, which is all that one gets that takes long */
 #define ITERATIONS_MIN 3 /* however long they take */
@@ -38,29 +38,7 @@ struct options {
 	unsigned limit_s; /* the whole program's life */
 };
 
-static struct board *board; /* one a process: back ends reach it through bench_barrier() and bench_share() */
-
-void bench_barrier(void)
-{
-	board_barrier(board);
-}
-
-int bench_share(void *data, size_t size)
-{
-	return board_share(board, data, size);
-}
-
-/* A number that the launcher has put into the environment: Open MPI, then Hydra (MPICH, Intel MPI), then PMIx. -1: none. */
-static int from_environment(const char *const *names)
-{
-	for (; *names; names++) {
-		const char *text = getenv(*names);
-
-		if (text && *text)
-			return atoi(text);
-	}
-	return -1;
-}
+static struct board *board; /* of this run */
 
 static int parse_type(const char *text, enum bench_type *type)
 {
@@ -127,12 +105,9 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "budget-ms", 1, NULL, 'm' }, { "limit-s", 1, NULL, 'l' },  { "interface", 1, NULL, 'i' },
 		{ "rank", 1, NULL, 'r' },      { "size", 1, NULL, 'n' },     { NULL, 0, NULL, 0 },
 	};
-	static const char *const rank_names[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", NULL };
-	static const char *const size_names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", NULL };
 	int c;
 
-	o->settings.rank = from_environment(rank_names);
-	o->settings.size = from_environment(size_names);
+	ranks_from_environment(&o->settings);
 	while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
 		if (parse_option(c, optarg, o) < 0) {
 			fprintf(stderr, "harness: \"%s\" is no option, or not with that value; see the top of harness.c\n",
@@ -140,40 +115,13 @@ static int parse(int argc, char **argv, struct options *o)
 			return -1;
 		}
 	}
-	if (o->settings.size < 1 || o->settings.size > BENCH_RANKS_MAX || o->settings.rank < 0 ||
-	    o->settings.rank >= o->settings.size) {
-		fprintf(stderr, "harness: rank %d of %d (1 to %d are possible); the launcher tells, or --rank and --size\n",
-			o->settings.rank, o->settings.size, BENCH_RANKS_MAX);
+	if (ranks_check(&o->settings) < 0)
 		return -1;
-	}
 	if (!o->board || !o->out || !o->settings.folder || o->sizes.n == 0) {
 		fprintf(stderr, "harness: --board, --out, --folder and --sizes are needed\n");
 		return -1;
 	}
 	return 0;
-}
-
-/*
- * Rank i on the i-th of the cores that this process may use, counted round. A library with threads of its own has all these cores:
- * on one its threads would wait for each other (Gloo's spin on a lock that the other thread holds).
- */
-static int pin(struct bench_settings *s)
-{
-	cpu_set_t all, one;
-	int n, core = -1;
-
-	if (sched_getaffinity(0, sizeof(all), &all) < 0)
-		return -1;
-	n = CPU_COUNT(&all);
-	for (int i = 0; i <= s->rank % n; i++) {
-		do
-			core++;
-		while (!CPU_ISSET(core, &all));
-	}
-	CPU_ZERO(&one);
-	CPU_SET(core, &one);
-	s->ranks_on_cores = n < s->size ? n : s->size;
-	return bench_peer.has_threads ? 0 : sched_setaffinity(0, sizeof(one), &one);
 }
 
 /* The slowest rank's time of every iteration, sorted, in rank 0's samples. */
@@ -369,12 +317,7 @@ int main(int argc, char **argv)
 	if (parse(argc, argv, &o) < 0)
 		return 2;
 	alarm(o.limit_s);
-	if (pin(&o.settings) < 0) {
-		fprintf(stderr, "harness: rank %d cannot bind itself to a core: %m\n", o.settings.rank);
-		return 1;
-	}
-	board = board_open(o.board, o.settings.rank, o.settings.size,
-			   bench_peer.has_threads || o.settings.ranks_on_cores < o.settings.size);
+	board = ranks_meet(&o.settings, o.board);
 	if (board && bench_peer.open(&o.settings) == 0) {
 		board_barrier(board);
 		rc = measure(&o);

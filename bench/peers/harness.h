@@ -31,6 +31,8 @@ struct bench_settings {
 	const char *buffers;   /* malloc, or ddl_mem: from ddl_mem_alloc() */
 	const char *folder;    /* for the files of a rendezvous, fresh in every run */
 	const char *interface; /* network interface to take, "" where it does not matter */
+	int unbound;           /* ranks are not bound to cores */
+	const char *way;       /* bench_async: which of the library's ways to do it; "" the plain one */
 };
 
 /* One all-reduce: recv[i] = sum over the ranks of send[i], i < count. In place where send == recv. */
@@ -55,6 +57,17 @@ struct bench_peer {
 };
 
 extern const struct bench_peer bench_peer;
+
+/* Any number of all-reduces at once, for overlap.c; a back end that can has such functions beside bench_peer. */
+struct bench_async {
+	int (*add)(const struct bench_call *call, int priority, void **handle); /* call: copied; higher priorities first */
+	int (*start)(void *handle);
+	int (*test)(void *handle); /* makes progress; 1: complete, 0: not yet */
+	int (*wait)(void *handle); /* returns when complete */
+	void (*drop)(void *handle);
+};
+
+extern const struct bench_async bench_async;
 
 /* For back ends: a barrier of the harness's own, and some bytes from rank 0 to all. Collective. */
 void bench_barrier(void);
