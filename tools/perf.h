@@ -86,6 +86,8 @@ struct ddl__perf_result {
 	double min_us;                            /* shortest */
 	double p99_us;                            /* nearest rank */
 	int correct;                              /* 1 yes, 0 no, -1 not checked */
+	double most_ulp;                          /* largest error, see ulp.h; NaN: not checked, or no numbers that round */
+	double rms_ulp;                           /* root of the mean square of the errors; NaN: as above */
 	int starts;                               /* how often the row was carried out, warm-up and checks included */
 	char algorithm[DDL__CANDIDATE_TEXT_SIZE]; /* what ran */
 	int rings;                                /* rings that shared the data */

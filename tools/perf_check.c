@@ -368,7 +368,7 @@ static double relative_bound(const struct ddl__check *check, const struct shape 
 }
 
 static int compare_floats(const struct ddl__check *check, uint64_t tensor, const void *data, uint64_t first, uint64_t end,
-			  struct ddl__mismatch *mismatch)
+			  struct ddl__ulp *ulp, struct ddl__mismatch *mismatch)
 {
 	const struct shape shape = shape_of(check);
 	double smallest;
@@ -378,17 +378,20 @@ static int compare_floats(const struct ddl__check *check, uint64_t tensor, const
 	for (uint64_t begin = first; begin < end; begin += BLOCK) {
 		const size_t n = end - begin < BLOCK ? (size_t)(end - begin) : BLOCK;
 		struct reference expected;
+		double got[BLOCK];
 
 		float_reference(check, &shape, tensor, begin, n, &expected);
 		for (size_t i = 0; i < n; i++) {
-			const double got = load_float(check->type, data, begin + i);
 			const double bound = relative * expected.magnitude[i] + smallest;
 
-			if (fabs(got - expected.value[i]) <= bound) /* false for NaN */
+			got[i] = load_float(check->type, data, begin + i);
+			if (fabs(got[i] - expected.value[i]) <= bound) /* false for NaN */
 				continue;
-			*mismatch = (struct ddl__mismatch){ begin + i, got, expected.value[i], bound };
+			*mismatch = (struct ddl__mismatch){ begin + i, got[i], expected.value[i], bound };
 			return 0;
 		}
+		if (ulp)
+			ddl__ulp_add(ulp, check->type, check->wire, got, expected.value, n);
 	}
 	return 1;
 }
@@ -451,49 +454,58 @@ static double copy_bound(const struct ddl__check *check, const struct shape *sha
 	return check->type != DDL_FLOAT32 ? 0 : unit * fabs(value) * (check->random ? 2 : 1) + block_bound(check, shape, 1);
 }
 
-static int compare_copies(const struct ddl__check *check, uint64_t tensor, const void *data, uint64_t first, uint64_t end,
-			  struct ddl__mismatch *mismatch)
+static int compare_float_copies(const struct ddl__check *check, uint64_t tensor, const void *data, uint64_t first, uint64_t end,
+				struct ddl__ulp *ulp, struct ddl__mismatch *mismatch)
 {
 	const uint64_t start = stream(check, check->root, tensor);
-	struct shape shape = { .product = false };
-	double bound = 0;
+	struct shape shape = shape_of(check);
 
-	if (is_float(check->type)) {
-		shape = shape_of(check);
-		shape.unrounded = false;
-	}
-	for (uint64_t i = first; i < end; i++) {
-		double expected, got;
-		bool same;
+	shape.unrounded = false;
+	for (uint64_t begin = first; begin < end; begin += BLOCK) {
+		const size_t n = end - begin < BLOCK ? (size_t)(end - begin) : BLOCK;
+		double got[BLOCK], expected[BLOCK];
 
-		if (is_float(check->type)) {
-			expected = float_input(check, &shape, start, i);
-			got = load_float(check->type, data, i);
-			bound = copy_bound(check, &shape, expected);
-			same = fabs(got - expected) <= bound;
-		} else {
-			const int64_t value = integer_value(check->type, bits_at(start, i));
+		for (size_t i = 0; i < n; i++) {
+			double bound;
 
-			same = load_integer(check->type, data, i) == value;
-			expected = (double)value;
-			got = (double)load_integer(check->type, data, i);
+			expected[i] = float_input(check, &shape, start, begin + i);
+			got[i] = load_float(check->type, data, begin + i);
+			bound = copy_bound(check, &shape, expected[i]);
+			if (fabs(got[i] - expected[i]) <= bound)
+				continue;
+			*mismatch = (struct ddl__mismatch){ begin + i, got[i], expected[i], bound };
+			return 0;
 		}
-		if (same)
+		if (ulp)
+			ddl__ulp_add(ulp, check->type, check->wire, got, expected, n);
+	}
+	return 1;
+}
+
+static int compare_integer_copies(const struct ddl__check *check, uint64_t tensor, const void *data, uint64_t first, uint64_t end,
+				  struct ddl__mismatch *mismatch)
+{
+	const uint64_t start = stream(check, check->root, tensor);
+
+	for (uint64_t i = first; i < end; i++) {
+		const int64_t expected = integer_value(check->type, bits_at(start, i)), got = load_integer(check->type, data, i);
+
+		if (got == expected)
 			continue;
-		*mismatch = (struct ddl__mismatch){ i, got, expected, bound };
+		*mismatch = (struct ddl__mismatch){ i, (double)got, (double)expected, 0 };
 		return 0;
 	}
 	return 1;
 }
 
 int ddl__check_compare(const struct ddl__check *check, uint64_t tensor, const void *data, uint64_t first, uint64_t end,
-		       struct ddl__mismatch *mismatch)
+		       struct ddl__ulp *ulp, struct ddl__mismatch *mismatch)
 {
-	if (check->op == 0)
-		return compare_copies(check, tensor, data, first, end, mismatch);
 	if (is_float(check->type))
-		return compare_floats(check, tensor, data, first, end, mismatch);
-	return compare_integers(check, tensor, data, first, end, mismatch);
+		return check->op == 0 ? compare_float_copies(check, tensor, data, first, end, ulp, mismatch)
+				      : compare_floats(check, tensor, data, first, end, ulp, mismatch);
+	return check->op == 0 ? compare_integer_copies(check, tensor, data, first, end, mismatch)
+			      : compare_integers(check, tensor, data, first, end, mismatch);
 }
 
 void ddl__check_poison(void *data, size_t size)

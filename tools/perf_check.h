@@ -27,6 +27,8 @@
 
 #include <ddl/ddl.h>
 
+#include "ulp.h"
+
 struct ddl__check {
 	enum ddl_type type;
 	enum ddl_op op;     /* 0: a broadcast from root */
@@ -49,11 +51,12 @@ struct ddl__mismatch {   /* the first element that is wrong */
 void ddl__check_fill(const struct ddl__check *check, int rank, uint64_t tensor, void *data, uint64_t count);
 
 /*
- * Compares elements first ... end-1 of a tensor (data points to element 0) with the reference.
+ * Compares elements first ... end-1 of a tensor (data points to element 0) with the reference, and measures their errors where they
+ * are floating-point numbers (ulp: NULL: not).
  * Returns 1 all right; 0 with *mismatch.
  */
 int ddl__check_compare(const struct ddl__check *check, uint64_t tensor, const void *data, uint64_t first, uint64_t end,
-		       struct ddl__mismatch *mismatch);
+		       struct ddl__ulp *ulp, struct ddl__mismatch *mismatch);
 
 /* Fills a result's buffer with bytes that no reference expects (elements of 8 bits aside): what was not written shows. */
 void ddl__check_poison(void *data, size_t size);

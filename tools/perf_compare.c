@@ -37,13 +37,14 @@ struct part {                   /* elements to be compared at once */
 	const char *data;        /* element 0 of the tensor */
 	uint64_t first, end;     /* of the tensor */
 	bool loud;
+	struct ddl__ulp *ulp; /* of what was compared; NULL: not measured */
 };
 
 static bool compare_part(const struct part *p)
 {
 	struct ddl__mismatch wrong;
 
-	if (p->first >= p->end || ddl__check_compare(&p->check, p->index, p->data, p->first, p->end, &wrong))
+	if (p->first >= p->end || ddl__check_compare(&p->check, p->index, p->data, p->first, p->end, p->ulp, &wrong))
 		return true;
 	if (p->loud)
 		ddl__failed("perf",
@@ -117,7 +118,7 @@ static bool compare_tensor(struct part part, bool everything)
 }
 
 bool ddl__perf_compare(struct ddl__perf *perf, const struct ddl__perf_row *row, const struct ddl__check *check, bool everything,
-		       bool loud)
+		       bool loud, struct ddl__ulp *ulp)
 {
 	for (size_t i = 0; i < row->n; i++) {
 		const struct part part = {
@@ -127,6 +128,7 @@ bool ddl__perf_compare(struct ddl__perf *perf, const struct ddl__perf_row *row, 
 			.check = *check,
 			.data = perf->recv + perf->offsets[i],
 			.loud = loud,
+			.ulp = ulp,
 		};
 
 		if (!compare_tensor(part, everything))

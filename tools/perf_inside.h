@@ -42,8 +42,9 @@ uint64_t ddl__perf_block(const struct ddl__perf *perf, uint64_t count, int rank,
 void ddl__perf_fill(struct ddl__perf *perf, const struct ddl__perf_row *row, const struct ddl__check *check);
 /* Puts the inputs into place that a collective in place overwrites. */
 void ddl__perf_refill(struct ddl__perf *perf, const struct ddl__perf_row *row);
-/* Compares this rank's share of all results, or everything. Says what is wrong where loud. */
+/* Compares this rank's share of all results, or everything, and measures their errors (ulp: NULL: not). Says what is wrong where
+ * loud. */
 bool ddl__perf_compare(struct ddl__perf *perf, const struct ddl__perf_row *row, const struct ddl__check *check, bool everything,
-		       bool loud);
+		       bool loud, struct ddl__ulp *ulp);
 
 #endif

@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -218,6 +219,18 @@ static int agree(struct ddl__perf *perf, bool *good)
 	return rc;
 }
 
+/* The errors of all ranks together. Collective. */
+static int gather_errors(struct ddl__perf *perf, const struct ddl__ulp *mine, struct ddl__perf_result *result)
+{
+	double most = mine->most, sums[] = { mine->squares, (double)mine->n };
+	int rc = ddl_allreduce(&most, &most, 1, DDL_FLOAT64, DDL_MAX, perf->setting.comm);
+
+	rc = rc ? rc : ddl_allreduce(sums, sums, 2, DDL_FLOAT64, DDL_SUM, perf->setting.comm);
+	result->most_ulp = sums[1] > 0 ? most : NAN;
+	result->rms_ulp = sums[1] > 0 ? sqrt(sums[0] / sums[1]) : NAN;
+	return rc;
+}
+
 static int check_row(struct ddl__perf *perf, const struct ddl__perf_row *row, bool exact, struct ddl__perf_result *result)
 {
 	const struct ddl__perf_options *o = perf->setting.options;
@@ -233,6 +246,7 @@ static int check_row(struct ddl__perf *perf, const struct ddl__perf_row *row, bo
 	};
 	const bool small = row->bytes / perf->type_size <= FULL_CHECK / (uint64_t)perf->n_ranks;
 	const bool alike = ddl__perf_alike(o->collective);
+	struct ddl__ulp ulp = { 0 };
 	bool equal = !alike, good;
 	int rc;
 
@@ -242,12 +256,14 @@ static int check_row(struct ddl__perf *perf, const struct ddl__perf_row *row, bo
 		rc = compare_ranks(perf, row, &equal);
 	if (rc < 0)
 		return rc;
-	good = ddl__perf_compare(perf, row, &check, small || !alike, false) && equal;
+	good = ddl__perf_compare(perf, row, &check, small || !alike, false, &ulp) && equal;
 	rc = agree(perf, &good);
+	if (rc == 0 && !exact)
+		rc = gather_errors(perf, &ulp, result);
 	if (rc < 0)
 		return rc;
 	result->correct = result->correct && good;
-	if (!good && ddl__perf_compare(perf, row, &check, true, true) && !equal)
+	if (!good && ddl__perf_compare(perf, row, &check, true, true, NULL) && !equal)
 		ddl__failed("perf", "rank %d (%s): the ranks' results are not the same bits", perf->rank,
 			    ddl_comm_node_name(perf->setting.comm, perf->rank));
 	progress(perf, row);
@@ -276,6 +292,7 @@ static int measure(struct ddl__perf *perf, const struct ddl__perf_row *row, stru
 	int rc = 0;
 
 	result->correct = check ? 1 : -1;
+	result->most_ulp = result->rms_ulp = NAN;
 	if (check)
 		rc = check_row(perf, row, true, result);
 	if (rc == 0) {

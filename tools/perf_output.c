@@ -3,6 +3,7 @@
  * perf_output.c - the rows, as a table, as JSON or as CSV, each written when it is measured; and the progress line.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -77,8 +78,9 @@ static void begin_table(const struct ddl__perf_output *output)
 		printf(" %s rank %d", to_root(o->collective) ? "to" : "from", o->root);
 	printf(", %d rank%s on %zu node%s, %d iterations\n\n", output->n_ranks, output->n_ranks == 1 ? "" : "s", output->n_nodes,
 	       output->n_nodes == 1 ? "" : "s", o->iterations);
-	printf("%10s  %7s  %4s  %-13s  %5s  %11s  %11s  %11s  %8s  %8s  %s\n", "size", "tensors", "wire", "algorithm", "rings",
-	       "median us", "min us", "p99 us", "alg GB/s", "bus GB/s", o->explore ? "of best  correct" : "correct");
+	printf("%10s  %7s  %4s  %-13s  %5s  %11s  %11s  %11s  %8s  %8s  %s%s\n", "size", "tensors", "wire", "algorithm", "rings",
+	       "median us", "min us", "p99 us", "alg GB/s", "bus GB/s", o->check ? "max ulp  rms ulp  " : "",
+	       o->explore ? "of best  correct" : "correct");
 }
 
 void ddl__perf_output_begin(struct ddl__perf_output *output)
@@ -89,7 +91,7 @@ void ddl__perf_output_begin(struct ddl__perf_output *output)
 		begin_table(output);
 	else if (output->options->format == DDL__PERF_CSV)
 		printf("collective,ranks,bytes,tensors,type,op,wire,algorithm,rings,median_us,min_us,p99_us,algbw_GBps,busbw_GBps,"
-		       "correct,starts,total\n");
+		       "correct,starts,total,error_max_ulp,error_rms_ulp\n");
 	fflush(stdout);
 }
 
@@ -101,30 +103,38 @@ static const char *word(int correct, const char *yes, const char *no, const char
 static void print_table_row(const struct ddl__perf_output *output, const struct ddl__perf_row *row,
 			    const struct ddl__perf_result *result, double algbw, double busbw)
 {
-	char size[32], of_best[32] = "";
+	char size[32], of_best[32] = "", errors[32] = "";
 
 	ddl__bytes_format(row->bytes, size, sizeof(size));
 	if (output->options->explore)
 		snprintf(of_best, sizeof(of_best), "%7.2f  ", result->of_best);
-	printf("%10s  %7zu  %4s  %-13s  %5d  %11.1f  %11.1f  %11.1f  %8.3f  %8.3f  %s%s%s%s\n", is_barrier(output) ? "-" : size,
+	if (output->options->check && isnan(result->rms_ulp))
+		snprintf(errors, sizeof(errors), "%7s  %7s  ", "-", "-");
+	else if (output->options->check)
+		snprintf(errors, sizeof(errors), "%7.3g  %7.3g  ", result->most_ulp, result->rms_ulp);
+	printf("%10s  %7zu  %4s  %-13s  %5d  %11.1f  %11.1f  %11.1f  %8.3f  %8.3f  %s%s%s%s%s\n", is_barrier(output) ? "-" : size,
 	       row->alike, result->wire, result->algorithm, result->rings, result->median_us, result->min_us, result->p99_us, algbw,
-	       busbw, of_best, word(result->correct, "yes", "NO", "-"), row->whole ? "  all at once" : "",
+	       busbw, errors, of_best, word(result->correct, "yes", "NO", "-"), row->whole ? "  all at once" : "",
 	       result->chosen ? "  the choice" : "");
 }
 
 static void print_json_row(const struct ddl__perf_output *output, const struct ddl__perf_row *row,
 			   const struct ddl__perf_result *result, double algbw, double busbw)
 {
-	json_t *object = json_pack("{ss si sI sI ss ss ss ss si sf sf sf sf sf sn si sb}", "collective", collective_name(output),
-				   "ranks", output->n_ranks, "bytes", (json_int_t)row->bytes, "tensors", (json_int_t)row->alike,
-				   "type", type_name(output), "op", op_name(output), "wire", result->wire, "algorithm",
-				   result->algorithm, "rings", result->rings, "median_us", result->median_us, "min_us",
+	json_t *object = json_pack("{ss si sI sI ss ss ss ss si sf sf sf sf sf sn si sb sn sn}", "collective",
+				   collective_name(output), "ranks", output->n_ranks, "bytes", (json_int_t)row->bytes, "tensors",
+				   (json_int_t)row->alike, "type", type_name(output), "op", op_name(output), "wire", result->wire,
+				   "algorithm", result->algorithm, "rings", result->rings, "median_us", result->median_us, "min_us",
 				   result->min_us, "p99_us", result->p99_us, "algbw_GBps", algbw, "busbw_GBps", busbw, "correct",
-				   "starts", result->starts, "total", row->whole);
+				   "starts", result->starts, "total", row->whole, "error_max_ulp", "error_rms_ulp");
 
 	if (object && output->options->explore) {
 		json_object_set_new(object, "of_best", json_real(result->of_best));
 		json_object_set_new(object, "chosen", json_boolean(result->chosen));
+	}
+	if (object && !isnan(result->rms_ulp)) {
+		json_object_set_new(object, "error_max_ulp", json_real(result->most_ulp));
+		json_object_set_new(object, "error_rms_ulp", json_real(result->rms_ulp));
 	}
 	if (object && result->correct >= 0)
 		json_object_set_new(object, "correct", json_boolean(result->correct));
@@ -137,10 +147,14 @@ static void print_json_row(const struct ddl__perf_output *output, const struct d
 static void print_csv_row(const struct ddl__perf_output *output, const struct ddl__perf_row *row,
 			  const struct ddl__perf_result *result, double algbw, double busbw)
 {
-	printf("%s,%d,%" PRIu64 ",%zu,%s,%s,%s,%s,%d,%.3f,%.3f,%.3f,%.6f,%.6f,%s,%d,%s\n", collective_name(output), output->n_ranks,
-	       row->bytes, row->alike, type_name(output), op_name(output), result->wire, result->algorithm, result->rings,
-	       result->median_us, result->min_us, result->p99_us, algbw, busbw, word(result->correct, "true", "false", ""),
-	       result->starts, row->whole ? "true" : "false");
+	char errors[64] = ",";
+
+	if (!isnan(result->rms_ulp))
+		snprintf(errors, sizeof(errors), "%.6g,%.6g", result->most_ulp, result->rms_ulp);
+	printf("%s,%d,%" PRIu64 ",%zu,%s,%s,%s,%s,%d,%.3f,%.3f,%.3f,%.6f,%.6f,%s,%d,%s,%s\n", collective_name(output),
+	       output->n_ranks, row->bytes, row->alike, type_name(output), op_name(output), result->wire, result->algorithm,
+	       result->rings, result->median_us, result->min_us, result->p99_us, algbw, busbw,
+	       word(result->correct, "true", "false", ""), result->starts, row->whole ? "true" : "false", errors);
 }
 
 void ddl__perf_output_row(struct ddl__perf_output *output, const struct ddl__perf_row *row, const struct ddl__perf_result *result)

@@ -101,7 +101,7 @@ static void for_all(void (*test)(const struct ddl__check *check))
 
 static int good(const struct ddl__check *check, const void *result, struct ddl__mismatch *mismatch)
 {
-	return ddl__check_compare(check, TENSOR, result, 0, COUNT, mismatch);
+	return ddl__check_compare(check, TENSOR, result, 0, COUNT, NULL, mismatch);
 }
 
 static void accept_ring(const struct ddl__check *check)
@@ -234,9 +234,9 @@ static void rough_sums_have_a_narrow_bound_and_only_the_range_asked_for_is_compa
 	assert_int_equal(good(&check, result, &mismatch), 0);
 	assert_int_equal(mismatch.index, 17);
 	assert_true(mismatch.bound > 0 && mismatch.bound < 1e-5);
-	assert_int_equal(ddl__check_compare(&check, TENSOR, result, 18, COUNT, &mismatch), 1);
-	assert_int_equal(ddl__check_compare(&check, TENSOR, result, 0, 17, &mismatch), 1);
-	assert_int_equal(ddl__check_compare(&check, TENSOR, result, 5, 5, &mismatch), 1);
+	assert_int_equal(ddl__check_compare(&check, TENSOR, result, 18, COUNT, NULL, &mismatch), 1);
+	assert_int_equal(ddl__check_compare(&check, TENSOR, result, 0, 17, NULL, &mismatch), 1);
+	assert_int_equal(ddl__check_compare(&check, TENSOR, result, 5, 5, NULL, &mismatch), 1);
 	free(result);
 }
 
