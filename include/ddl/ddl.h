@@ -391,6 +391,18 @@ int ddl_recv_init(void *buffer, size_t count, enum ddl_type type, int peer, uint
 		  const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);
 
 /*
+ * ddl_request_set_buffers - lays a request on other buffers of the same sizes, for its next starts. What ranks agree on stays as it
+ * is, so a request can be kept by its shape where each call brings other memory. Not collective, does not block.
+ *
+ * send, recv  as in the _init call that made the request: apart, or in place as there (an all-to-all by counts: apart); a broadcast
+ *             has the same buffer as both. The one that the request has no use for on this rank is ignored. Borrowed until the next
+ *             such call or ddl_request_free()
+ * err         may be NULL
+ * Returns 0; -EINVAL (a buffer that is needed is NULL, or they overlap); -EBUSY (the request is active).
+ */
+int ddl_request_set_buffers(struct ddl_request *request, const void *send, void *recv, struct ddl_error *err);
+
+/*
  * ddl_start - starts a request. Does not block, allocates nothing.
  * Returns 0; -EINVAL if it is already active; or the error that aborted the communicator.
  */

@@ -111,9 +111,13 @@ int ddl__ask_check(const struct ddl_comm *comm, struct ddl__ask *ask, struct ddl
 	struct ddl__shape shape;
 	if (ddl__shape_of((enum ddl__collective)a->call.collective, &build, &shape) < 0)
 		return ddl__error_set(err, -EINVAL, "the counts of all ranks together are larger than memory");
+	size_t size = ddl_type_size((enum ddl_type)a->call.type);
 	if (a->call.collective != DDL__BARRIER)
-		rc = check_buffers(ask, &shape, ddl_type_size((enum ddl_type)a->call.type), err);
+		rc = check_buffers(ask, &shape, size, err);
 	rc = rc ? rc : check_exchange(comm, ask, err);
+	/* buffers that come later are not held against counts again */
+	bool pairs = ask->by_counts && a->call.collective == DDL__ALLTOALL;
+	a->in_place = pairs ? INT64_MIN : ((int64_t)shape.output_at - (int64_t)shape.input_at) * (int64_t)size;
 	if (rc == 0 && ask->by_counts && a->call.collective == DDL__ALLTOALL) {
 		a->call.counts = 1; /* ranks differ by right: each pair of them agrees on its own */
 	} else if (rc == 0 && ask->by_counts) {

@@ -1,10 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * start.c - the public calls on requests that exist: started, asked, waited for, freed.
+ * start.c - the public calls on requests that exist: given other buffers, started, asked, waited for, freed.
  */
 #include <errno.h>
 
 #include "engine.h"
+#include "error.h"
+
+int ddl_request_set_buffers(struct ddl_request *request, const void *send, void *recv, struct ddl_error *err)
+{
+	const uintptr_t in = (uintptr_t)send, out = (uintptr_t)recv;
+	const size_t send_bytes = request->send_bytes, recv_bytes = request->recv_bytes;
+	if (atomic_load(&request->active))
+		return ddl__error_set(err, -EBUSY, "the request is active: wait for it, then give it other buffers");
+	if ((send_bytes && !send) || (recv_bytes && !recv))
+		return ddl__error_set(err, -EINVAL, "the %s buffer is NULL, and the request needs %zu bytes there",
+				      send_bytes && !send ? "send" : "receive", send_bytes && !send ? send_bytes : recv_bytes);
+	if (request->call.collective == DDL__BROADCAST && send != recv)
+		return ddl__error_set(err, -EINVAL, "a broadcast has one buffer: give it as both");
+	bool apart = !send_bytes || !recv_bytes || in >= out + recv_bytes || out >= in + send_bytes;
+	if (!apart && (request->in_place == INT64_MIN || (int64_t)(out - in) != request->in_place))
+		return ddl__error_set(err, -EINVAL, "the send and receive buffers overlap: give this request two apart, or %s",
+				      request->in_place == INT64_MIN ? "make it anew" : "one memory as its in-place form has it");
+	ddl__request_lay(request, send, recv);
+	return 0;
+}
 
 int ddl_start(struct ddl_request *request)
 {

@@ -65,6 +65,7 @@ struct ddl__request_args { /* what a request is made by; pointers are borrowed w
 	const size_t *recv_counts; /* see struct ddl__build */
 	int peer;                  /* the receiver of a send/receive */
 	uint32_t tag;              /* of a send/receive */
+	int64_t in_place;          /* bytes from send to recv where both are one memory; filled in by ddl__ask_check() */
 };
 
 struct ddl_request {
@@ -77,6 +78,7 @@ struct ddl_request {
 	const void *send;                   /* user's, borrowed */
 	void *recv;                         /* user's, borrowed */
 	size_t send_bytes, recv_bytes;      /* of these */
+	int64_t in_place;                   /* bytes from send to recv where they may overlap; INT64_MIN: nowhere */
 	bool kept;                          /* for the blocking calls, which change send and recv */
 	bool shares;                        /* its steps may lend and place slices */
 	bool borrows;                       /* they are sent from, and land in, the caller's memory where a transport can do that */

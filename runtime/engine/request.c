@@ -253,6 +253,7 @@ int ddl__request_create(struct ddl_comm *comm, const struct ddl__candidate *cand
 		return ddl__error_set(err, -ENOMEM, "out of memory for a request");
 	r->comm = comm;
 	r->call = *call;
+	r->in_place = args->in_place;
 	enum ddl_type type = call->type ? (enum ddl_type)call->type : DDL_UINT8;
 	r->kernels = ddl__kernels_get((enum ddl_op)call->op, type, (enum ddl_wire)call->wire);
 	int rc = make_schedule(r, candidate, args, err);
