@@ -50,7 +50,7 @@ const struct ddl__choice ddl__option_keys[] = {
 	{ KEY_RINGS, "rings", "number of rings that share the data: 1 to 64, or auto" },
 	{ KEY_WIRE, "wire", "type in which float32 data travel: auto, native, bf16, f16 or i8" },
 	{ KEY_ORDER, "order", "order of the nodes: topology or slurm" },
-	{ KEY_PROGRESS, "progress", "service threads of each rank: 0 or 1" },
+	{ KEY_PROGRESS, "progress", "cores of each rank for service threads, 0 (none) to 8: a communicator has one such thread" },
 	{ KEY_TRACE, "trace", "folder that traces are written to" },
 	{ KEY_DIMS, "dims", "dimensions of a multi-ring, the innermost first: 4x8x8, or auto" },
 	{ KEY_UPLINK, "uplink",
@@ -192,8 +192,8 @@ static int set_key(struct ddl__options *options, enum key key, const char *value
 		options->order = (enum ddl__order)row->id;
 		return 0;
 	case KEY_PROGRESS:
-		if (ddl__number_read(value, length, 1, &number) < 0)
-			return refuse_value(err, "progress", value, length, "0 or 1");
+		if (ddl__number_read(value, length, DDL__PROGRESS_MAX, &number) < 0)
+			return refuse_value(err, "progress", value, length, "a number from 0 to 8");
 		options->progress = (int)number;
 		return 0;
 	case KEY_TRACE:

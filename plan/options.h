@@ -15,10 +15,11 @@
 
 #include "uplink.h"
 
-#define DDL__RINGS_MAX   64  /* rings a plan may ask for */
-#define DDL__DIMS_MAX    16  /* dimensions of a multi-ring */
-#define DDL__TRACE_SIZE  256 /* bytes of a trace folder's path, with NUL */
-#define DDL__OPTION_KEYS 7   /* rows of ddl__option_keys, whose ids are 0, 1, 2... */
+#define DDL__RINGS_MAX    64  /* rings a plan may ask for */
+#define DDL__DIMS_MAX     16  /* dimensions of a multi-ring */
+#define DDL__TRACE_SIZE   256 /* bytes of a trace folder's path, with NUL */
+#define DDL__PROGRESS_MAX 8   /* cores of a rank that its service threads are spread over */
+#define DDL__OPTION_KEYS  7   /* rows of ddl__option_keys, whose ids are 0, 1, 2... */
 
 enum ddl__mode {
 	DDL__MODE_OFF = 0,       /* no plan */
@@ -42,11 +43,11 @@ enum ddl__wire_name { /* values of enum ddl_wire in ddl.h, which plan/ does not 
 };
 
 struct ddl__options {
-	enum ddl__mode mode;          /* default DDL__MODE_OFF */
-	uint32_t rings;               /* 1 ... DDL__RINGS_MAX; 0: the runtime chooses */
-	enum ddl__wire_name wire;     /* type in which float32 data travel */
-	enum ddl__order order;        /* order of the plan's nodes */
-	int progress;                 /* service threads a rank, 0 or 1; -1: not said */
+	enum ddl__mode mode;      /* default DDL__MODE_OFF */
+	uint32_t rings;           /* 1 ... DDL__RINGS_MAX; 0: the runtime chooses */
+	enum ddl__wire_name wire; /* type in which float32 data travel */
+	enum ddl__order order;    /* order of the plan's nodes */
+	int progress; /* cores of a rank for service threads, DDL__PROGRESS_MAX at most; 0: no such threads; -1: not said */
 	char trace[DDL__TRACE_SIZE];  /* folder for traces; "": none */
 	uint32_t dims[DDL__DIMS_MAX]; /* dimensions of a multi-ring, the innermost first; their product is the number of ranks */
 	uint32_t n_dims;              /* how many; 0: those of the switch tree */

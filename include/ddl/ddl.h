@@ -107,7 +107,8 @@ struct ddl_comm_options {
 	const char *transports;        /* comma-separated names as `ddl info` prints them; NULL: DDL_TRANSPORTS, else all usable */
 	const char *interfaces;        /* comma-separated interface names for tcp; NULL: DDL_NET, else by rule */
 	int timeout_ms;                /* deadline of every call that waits for peers; 0: DDL_TIMEOUT (seconds), else 600 s */
-	int progress_threads;          /* 0 or 1 service thread; -1: DDL_PROGRESS, else what the plan says, else 0 */
+	int progress_threads;          /* cores that service threads run on, 0 (none) to 8; a communicator has one such thread;
+					* -1: DDL_PROGRESS, else what the plan says, else 0 */
 	int measure; /* 1: where all-reduces are chosen by time, measure them first; 0: go by the model and DDL_TUNE;
 					* -1: DDL_MEASURE, else 1 */
 };

@@ -23,6 +23,7 @@
 #include "measure.h"
 #include "mem.h"
 #include "report.h"
+#include "serve.h"
 #include "settings.h"
 #include "state.h"
 #include "stats.h"
@@ -247,14 +248,12 @@ static int choose_rails(struct ddl__facts *facts, const char *wanted, struct rai
 	return 0;
 }
 
-static int start_services(struct ddl_comm *comm, const struct ddl__settings *settings, const char *job, struct ddl_error *err)
+static int start_services(struct ddl_comm *comm, const struct ddl__members *members, const char *job, struct ddl_error *err)
 {
+	const struct ddl__settings *settings = &comm->origin->settings;
 	const char *folder = *settings->options.trace ? settings->options.trace : comm->plan->options.trace;
-	int threads = settings->progress_threads >= 0 ? settings->progress_threads : comm->plan->options.progress;
 	int rc = *folder ? ddl__trace_open(comm, folder, job, settings->trace_megabytes, &comm->trace, err) : 0;
-	if (rc == 0 && threads > 0 && comm->size > 1)
-		rc = ddl__engine_thread_start(comm, err);
-	return rc;
+	return rc ? rc : ddl__serve_start(comm, members, err);
 }
 
 /* What people want to see of it: wanted is the same on all ranks. What was measured before is not part of it. */
@@ -310,11 +309,12 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 	if (rc == 0 && boot->secret)
 		drop_dims(&members.plan->options, c->size);
 	rc = rc ? rc : adopt_members(c, &members, err);
-	rc = rc ? rc : start_services(c, settings, boot->job, err);
+	rc = rc ? rc : start_services(c, &members, boot->job, err);
 	memcpy(origin->job, boot->job, sizeof(origin->job));
 	memcpy(origin->secret, members.secret, sizeof(origin->secret));
 	const unsigned observe = members.observe;
 	origin->settings.plan = NULL;
+	origin->settings.progress_cores = NULL;
 	origin->settings.tuning = NULL; /* is of the whole job's shape */
 	ddl__members_fini(&members);
 	if (rc < 0) {
@@ -344,6 +344,7 @@ int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **co
 	rc = rc ? rc : ddl__boot_open(options, settings.timeout_ms, &boot, err);
 	if (rc == 0 && boot) {
 		rc = ddl__facts_gather("", boot->host, &origin->facts, err);
+		rc = rc ? rc : ddl__cores_named(settings.progress_cores, &origin->facts.may, &origin->facts.serve, err);
 		if (rc == 0) {
 			rc = ddl__comm_make(boot, origin, comm, err);
 			origin = NULL; /* taken over */

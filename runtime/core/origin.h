@@ -6,6 +6,7 @@
 #define DDL_CORE_ORIGIN_H
 
 #include "boot.h"
+#include "cores.h"
 #include "facts.h"
 #include "loop.h"
 #include "settings.h"
@@ -18,6 +19,8 @@ struct ddl__origin {
 	char job[64];                     /* name of the job or step, and which split of it */
 	uint8_t secret[DDL__SECRET_SIZE]; /* the same on all ranks */
 	struct ddl__loop_world *loop;     /* transport/loop: the world of its ranks; borrowed; else NULL */
+	struct ddl__cores cores;          /* for service threads */
+	uint64_t turn;                    /* which of these cores the communicator's takes, modulo their number */
 	bool part;                        /* it was split from another */
 	bool clock_known;                 /* the clock was compared with that of rank 0 of the whole job */
 	int64_t clock_ahead_ns;           /* of that one */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cores.h"
 #include "error.h"
 #include "log.h"
 #include "plan.h"
@@ -103,10 +104,11 @@ int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__setti
 	const struct ddl_comm_options *o = options ? options : &defaults;
 	if (o->struct_size < sizeof(*o))
 		return ddl__error_set(err, -EINVAL, "ddl_comm_options is not initialised: start from DDL_COMM_OPTIONS_INIT");
-	if (o->timeout_ms < 0 || o->progress_threads < -1 || o->progress_threads > 1 || o->measure < -1 || o->measure > 1)
+	if (o->timeout_ms < 0 || o->progress_threads < -1 || o->progress_threads > DDL__PROGRESS_MAX || o->measure < -1 ||
+	    o->measure > 1)
 		return ddl__error_set(
 			err, -EINVAL,
-			"ddl_comm_options: timeout_ms must not be negative, progress_threads and measure be -1, 0 or 1");
+			"ddl_comm_options: timeout_ms must not be negative, progress_threads be -1 to 8, measure -1, 0 or 1");
 	ddl__options_init(&s->options);
 	const char *mode = environment(DDL__MODE_ENV);
 	if (mode && ddl__options_parse(mode, &s->options, err) < 0)
@@ -124,7 +126,8 @@ int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__setti
 	int seconds = TIMEOUT_S_DEFAULT;
 	int rc = read_number("DDL_TIMEOUT", 1, TIMEOUT_S_MAX, &seconds, err);
 	if (rc == 0 && s->progress_threads < 0)
-		rc = read_number("DDL_PROGRESS", 0, 1, &s->progress_threads, err);
+		rc = read_number("DDL_PROGRESS", 0, DDL__PROGRESS_MAX, &s->progress_threads, err);
+	s->progress_cores = environment(DDL__CORES_ENV);
 	s->measure = o->measure >= 0 ? o->measure : 1;
 	if (rc == 0 && o->measure < 0)
 		rc = read_number("DDL_MEASURE", 0, 1, &s->measure, err);

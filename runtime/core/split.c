@@ -46,6 +46,8 @@ static int make_origin(const struct ddl_comm *parent, int color, int size, struc
 		return rc;
 	o->facts = from->facts;
 	o->part = true;
+	o->cores = from->cores;
+	o->turn = from->turn + from->splits;
 	o->clock_known = from->clock_known;
 	o->clock_ahead_ns = from->clock_ahead_ns;
 	o->clock_error_ns = from->clock_error_ns;

@@ -567,13 +567,29 @@ static bool stopped(void *context)
 	return atomic_load(&((struct ddl_comm *)context)->stop);
 }
 
+/* Not in the list of what a new thread starts with: one that cannot be bound is of use all the same. */
+static bool bind_thread(pthread_t thread, const struct ddl__cpus *cpus)
+{
+	cpu_set_t *set = CPU_ALLOC(DDL__CPUS_MAX);
+	size_t size = CPU_ALLOC_SIZE(DDL__CPUS_MAX);
+	if (!set)
+		return false;
+	CPU_ZERO_S(size, set);
+	for (size_t cpu = 0; cpu < DDL__CPUS_MAX; cpu++)
+		if (ddl__cpus_has(cpus, cpu))
+			CPU_SET_S(cpu, size, set);
+	int rc = pthread_setaffinity_np(thread, size, set);
+	CPU_FREE(set);
+	return rc == 0;
+}
+
 static void *serve(void *context)
 {
 	ddl__engine_wait(context, stopped, context, 0, true);
 	return NULL;
 }
 
-int ddl__engine_thread_start(struct ddl_comm *comm, struct ddl_error *err)
+int ddl__engine_thread_start(struct ddl_comm *comm, const struct ddl__cpus *cpus, bool *bound, struct ddl_error *err)
 {
 	static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP, SIGPROF };
 	sigset_t set, before;
@@ -586,6 +602,8 @@ int ddl__engine_thread_start(struct ddl_comm *comm, struct ddl_error *err)
 	if (rc)
 		return ddl__error_set(err, -rc, "the service thread could not be made: %s", strerror(rc));
 	comm->has_thread = true;
+	pthread_setname_np(comm->thread, "ddl-progress");
+	*bound = bind_thread(comm->thread, cpus);
 	return 0;
 }
 

@@ -20,6 +20,7 @@
 #include "reduce.h"
 #include "schedule.h"
 #include "select.h"
+#include "sysfs.h"
 #include "transport.h"
 #include "tuning.h"
 
@@ -182,8 +183,8 @@ extern const struct ddl__events ddl__engine_events; /* context: the communicator
 /* From now on that signal (0: none) asks for a hang dump, see dump_signal.h. */
 void ddl__engine_listen(struct ddl_comm *comm, int signal);
 
-/* Starts or ends the service thread. */
-int ddl__engine_thread_start(struct ddl_comm *comm, struct ddl_error *err);
+/* Starts or ends the service thread, which runs on any of these hardware threads where the system lets it (*bound). */
+int ddl__engine_thread_start(struct ddl_comm *comm, const struct ddl__cpus *cpus, bool *bound, struct ddl_error *err);
 void ddl__engine_thread_stop(struct ddl_comm *comm);
 
 /* Takes a started request up, or queues it while another thread makes progress, and gives progress a chance. */

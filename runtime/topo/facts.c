@@ -70,26 +70,48 @@ static void gather_names(const char *root, const char *host, struct ddl__facts *
 		snprintf(facts->machine, sizeof(facts->machine), "%.40s", boot_id);
 }
 
-/* The hardware threads that this process may use. */
+/* Adds what one thread of this process may use. */
+static void add_affinity(pid_t thread, cpu_set_t *set, struct ddl__cpus *cpus)
+{
+	if (sched_getaffinity(thread, CPU_ALLOC_SIZE(DDL__CPUS_MAX), set) < 0)
+		return;
+	for (size_t cpu = 0; cpu < DDL__CPUS_MAX; cpu++)
+		if (CPU_ISSET_S(cpu, CPU_ALLOC_SIZE(DDL__CPUS_MAX), set))
+			ddl__cpus_add(cpus, cpu);
+}
+
+/*
+ * The hardware threads that this process may use: all its threads', since OpenMP binds each of its own to a core, the calling one
+ * too.
+ */
 static int gather_cpuset(const char *root, struct ddl__cpus *cpus)
 {
-	char text[4096];
+	struct ddl__cpus found;
+	char text[4096], **threads;
 	cpu_set_t *set;
+	size_t n;
+	int rc;
 
 	ddl__sysfs_line(root, text, sizeof(text), "sys/devices/system/cpu/online");
 	ddl__cpus_parse(cpus, text);
 	if (*root)
 		return 0;
+	rc = ddl__sysfs_list(root, "proc/self/task", &threads, &n);
+	if (rc < 0)
+		return rc;
 	set = CPU_ALLOC(DDL__CPUS_MAX);
-	if (!set)
+	if (!set) {
+		free(threads);
 		return -ENOMEM;
-	if (sched_getaffinity(0, CPU_ALLOC_SIZE(DDL__CPUS_MAX), set) == 0) {
-		memset(cpus, 0, sizeof(*cpus));
-		for (size_t cpu = 0; cpu < DDL__CPUS_MAX; cpu++)
-			if (CPU_ISSET_S(cpu, CPU_ALLOC_SIZE(DDL__CPUS_MAX), set))
-				ddl__cpus_add(cpus, cpu);
 	}
+	memset(&found, 0, sizeof(found));
+	add_affinity(0, set, &found);
+	for (size_t i = 0; i < n; i++)
+		add_affinity((pid_t)strtol(threads[i], NULL, 10), set, &found);
+	if (ddl__cpus_has_any(&found))
+		*cpus = found;
 	CPU_FREE(set);
+	free(threads);
 	return 0;
 }
 
@@ -118,17 +140,17 @@ static int has_common(const struct ddl__cpus *a, const struct ddl__cpus *b)
 
 static int gather_processors(const char *root, struct ddl__facts *facts)
 {
-	struct ddl__cpus cpus, of_node, nodes;
+	struct ddl__cpus of_node, nodes, *cpus = &facts->may;
 	char text[4096];
-	int rc = gather_cpuset(root, &cpus);
+	int rc = gather_cpuset(root, cpus);
 
 	if (rc < 0)
 		return rc;
 	for (size_t cpu = 0; cpu < DDL__CPUS_MAX; cpu++) {
-		if (!ddl__cpus_has(&cpus, cpu))
+		if (!ddl__cpus_has(cpus, cpu))
 			continue;
 		facts->cpus++;
-		facts->cores += (uint32_t)leads_core(root, &cpus, cpu);
+		facts->cores += (uint32_t)leads_core(root, cpus, cpu);
 	}
 	ddl__sysfs_line(root, text, sizeof(text), "sys/devices/system/node/online");
 	ddl__cpus_parse(&nodes, text);
@@ -137,7 +159,7 @@ static int gather_processors(const char *root, struct ddl__facts *facts)
 			continue;
 		ddl__sysfs_line(root, text, sizeof(text), "sys/devices/system/node/node%zu/cpulist", node);
 		ddl__cpus_parse(&of_node, text);
-		facts->numa_nodes += (uint32_t)has_common(&cpus, &of_node);
+		facts->numa_nodes += (uint32_t)has_common(cpus, &of_node);
 	}
 	if (facts->cpus == 0) /* neither proc nor sysfs: one is certain */
 		facts->cpus = facts->cores = 1;

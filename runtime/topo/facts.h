@@ -12,6 +12,8 @@
 
 #include <ddl/error.h>
 
+#include "sysfs.h"
+
 #define DDL__INTERFACES_MAX 32 /* interfaces of a node that are looked at */
 #define DDL__GPUS_MAX       32 /* GPUs of a node that are looked at */
 
@@ -34,13 +36,15 @@ struct ddl__gpu {
 };
 
 struct ddl__facts {
-	char node[256];      /* name: SLURMD_NODENAME, else the launcher's, else the host name up to the first dot */
-	char address[1024];  /* SLURM_TOPOLOGY_ADDR; "" not known */
-	char pattern[256];   /* SLURM_TOPOLOGY_ADDR_PATTERN; "" not known */
-	char machine[80];    /* equal on ranks that can share memory: boot id and network namespace */
-	uint32_t numa_nodes; /* NUMA nodes that this process may use, at least 1 */
-	uint32_t cores;      /* physical cores within the cpuset */
-	uint32_t cpus;       /* hardware threads within the cpuset */
+	char node[256];         /* name: SLURMD_NODENAME, else the launcher's, else the host name up to the first dot */
+	char address[1024];     /* SLURM_TOPOLOGY_ADDR; "" not known */
+	char pattern[256];      /* SLURM_TOPOLOGY_ADDR_PATTERN; "" not known */
+	char machine[80];       /* equal on ranks that can share memory: boot id and network namespace */
+	uint32_t numa_nodes;    /* NUMA nodes that this process may use, at least 1 */
+	uint32_t cores;         /* physical cores within the cpuset */
+	uint32_t cpus;          /* hardware threads within the cpuset */
+	struct ddl__cpus may;   /* these: all that threads of this process may use */
+	struct ddl__cpus serve; /* of these the ones that the user named for service threads; none: by rule */
 	size_t n_interfaces;
 	struct ddl__interface interfaces[DDL__INTERFACES_MAX];
 	size_t n_named; /* interfaces that carry traffic because they were named; 0: by rule */
@@ -73,8 +77,11 @@ struct ddl__place {       /* what is kept of another rank's facts: little, for t
 	const char *address;
 	const char *pattern;
 	const char *machine;
+	const char *may;    /* list of hardware threads; "" not known */
+	const char *serve;  /* list of those that service threads were named for */
 	uint32_t rails;     /* interfaces that carry traffic */
 	uint32_t link_Mbps; /* speed of the slowest of them; 0 not known */
+	int rail_numa;      /* NUMA node of the first; -1 not known */
 };
 
 /* Keeps of the facts what a place holds. fini frees it. -ENOMEM. */
@@ -83,8 +90,8 @@ void ddl__place_fini(struct ddl__place *place);
 
 /*
  * The part of the facts that is told to the other ranks, as one line of key=value;... (node, address, pattern, machine, numa,
- * cores, GPUs, and the interfaces that carry traffic: those named, else those that the rule chooses). encode: *text is freed by
- * the caller. decode: -EBADMSG for malformed text, -EPROTO for another version; unknown keys are skipped.
+ * cores, hardware threads, GPUs, and the interfaces that carry traffic: those named, else those that the rule chooses).
+ * encode: *text is freed by the caller. decode: -EBADMSG for malformed text, -EPROTO for another version; unknown keys are skipped.
  */
 int ddl__facts_encode(const struct ddl__facts *facts, char **text, struct ddl_error *err);
 int ddl__facts_decode(const char *text, size_t length, struct ddl__facts *facts, struct ddl_error *err);

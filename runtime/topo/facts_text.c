@@ -2,8 +2,8 @@
 /*
  * facts_text.c - the facts that are told to the other ranks, as one line.
  *
- *     v=1;node=n1;address=spine.leaf.n1;pattern=switch.switch.node;machine=...;numa=2;cores=64;cpus=128;
- *     if=eth0,10.1.0.1,25000,1500,0,u;gpu=0000:3b:00.0,0,NVIDIA H100
+ *     v=1;node=n1;address=spine.leaf.n1;pattern=switch.switch.node;machine=...;numa=2;cores=64;cpus=128;may=0-127;
+ *     serve=63;if=eth0,10.1.0.1,25000,1500,0,u;gpu=0000:3b:00.0,0,NVIDIA H100
  *
  * Interfaces are told as far as they are chosen by rule: those that carry traffic. An interface's last field is letters: u up,
  * l loopback, v virtual. Bytes that separate, and all that are not printable ASCII, are written as %XX. Unknown keys are skipped,
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "cores.h"
 #include "facts.h"
 
 #define VERSION   "1"
@@ -36,6 +37,15 @@ static void put_pair(FILE *out, const char *key, const char *value)
 		return;
 	fprintf(out, ";%s=", key);
 	put_escaped(out, value);
+}
+
+/* A set that is too ragged for a list is not told. */
+static void put_cpus(FILE *out, const char *key, const struct ddl__cpus *cpus)
+{
+	char list[DDL__CPU_LIST_SIZE];
+
+	if (ddl__cpus_text(cpus, list, sizeof(list)))
+		put_pair(out, key, list);
 }
 
 static void put_interface(FILE *out, const struct ddl__interface *interface, size_t named)
@@ -75,6 +85,8 @@ int ddl__facts_encode(const struct ddl__facts *facts, char **text, struct ddl_er
 	put_pair(out, "pattern", facts->pattern);
 	put_pair(out, "machine", facts->machine);
 	fprintf(out, ";numa=%u;cores=%u;cpus=%u", facts->numa_nodes, facts->cores, facts->cpus);
+	put_cpus(out, "may", &facts->may);
+	put_cpus(out, "serve", &facts->serve);
 	n = carriers(facts, indices);
 	for (size_t i = 0; i < n; i++)
 		put_interface(out, &facts->interfaces[indices[i]], facts->n_named);
@@ -178,6 +190,16 @@ static int read_number(struct reader *in, uint32_t *value)
 	return rc;
 }
 
+static int read_cpus(struct reader *in, struct ddl__cpus *cpus)
+{
+	char list[DDL__CPU_LIST_SIZE];
+	int rc = read_field(in, list, sizeof(list));
+
+	if (rc == 0)
+		ddl__cpus_parse(cpus, list);
+	return rc;
+}
+
 static int read_interface(struct reader *in, struct ddl__facts *facts)
 {
 	struct ddl__interface interface = { .numa = -1 };
@@ -246,6 +268,10 @@ static int read_value(struct reader *in, const char *key, struct ddl__facts *fac
 		return read_number(in, &facts->cores);
 	if (!strcmp(key, "cpus"))
 		return read_number(in, &facts->cpus);
+	if (!strcmp(key, "may"))
+		return read_cpus(in, &facts->may);
+	if (!strcmp(key, "serve"))
+		return read_cpus(in, &facts->serve);
 	if (!strcmp(key, "if"))
 		return read_interface(in, facts);
 	if (!strcmp(key, "gpu"))
@@ -318,22 +344,26 @@ int ddl__facts_decode(const char *text, size_t length, struct ddl__facts *facts,
 
 int ddl__place_init(struct ddl__place *place, const struct ddl__facts *facts)
 {
-	const char *const from[] = { facts->node, facts->address, facts->pattern, facts->machine };
-	const char **const to[] = { &place->node, &place->address, &place->pattern, &place->machine };
+	char may[DDL__CPU_LIST_SIZE], serve[DDL__CPU_LIST_SIZE];
+	const char *const from[] = { facts->node, facts->address, facts->pattern, facts->machine, may, serve };
+	const char **const to[] = { &place->node, &place->address, &place->pattern, &place->machine, &place->may, &place->serve };
 	size_t indices[DDL__INTERFACES_MAX], rails, size = 0;
 
-	for (size_t i = 0; i < 4; i++)
+	ddl__cpus_text(&facts->may, may, sizeof(may));
+	ddl__cpus_text(&facts->serve, serve, sizeof(serve));
+	for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++)
 		size += strlen(from[i]) + 1;
 	place->text = malloc(size);
 	if (!place->text)
 		return -ENOMEM;
 	char *at = place->text;
-	for (size_t i = 0; i < 4; i++) {
+	for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++) {
 		*to[i] = strcpy(at, from[i]);
 		at += strlen(at) + 1;
 	}
 	rails = carriers(facts, indices);
 	place->rails = (uint32_t)rails;
+	place->rail_numa = rails ? facts->interfaces[indices[0]].numa : -1;
 	place->link_Mbps = 0;
 	for (size_t i = 0; i < rails; i++) {
 		uint32_t speed = facts->interfaces[indices[i]].loopback ? 0 : facts->interfaces[indices[i]].speed_Mbps;

@@ -169,6 +169,14 @@ int ddl__cpus_has(const struct ddl__cpus *cpus, size_t cpu)
 	return cpu < DDL__CPUS_MAX && (cpus->bits[cpu / 64] >> (cpu % 64) & 1);
 }
 
+int ddl__cpus_has_any(const struct ddl__cpus *cpus)
+{
+	for (size_t i = 0; i < DDL__CPUS_MAX / 64; i++)
+		if (cpus->bits[i])
+			return 1;
+	return 0;
+}
+
 void ddl__cpus_parse(struct ddl__cpus *cpus, const char *text)
 {
 	memset(cpus, 0, sizeof(*cpus));
@@ -184,4 +192,26 @@ void ddl__cpus_parse(struct ddl__cpus *cpus, const char *text)
 			return;
 		text = end + 1;
 	}
+}
+
+char *ddl__cpus_text(const struct ddl__cpus *cpus, char *text, size_t size)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (size_t cpu = 0; cpu < DDL__CPUS_MAX; cpu++) {
+		size_t last = cpu;
+
+		if (!ddl__cpus_has(cpus, cpu))
+			continue;
+		while (ddl__cpus_has(cpus, last + 1))
+			last++;
+		used += (size_t)snprintf(text + used, size - used, last > cpu ? "%s%zu-%zu" : "%s%zu", used ? "," : "", cpu, last);
+		if (used >= size) {
+			text[0] = '\0';
+			return NULL;
+		}
+		cpu = last;
+	}
+	return text;
 }

@@ -32,6 +32,10 @@ int ddl__sysfs_list(const char *root, const char *path, char ***names, size_t *n
 /* Reads a list such as 0-3,8-11 into a set; what it cannot read ends the list. */
 void ddl__cpus_parse(struct ddl__cpus *cpus, const char *text);
 int ddl__cpus_has(const struct ddl__cpus *cpus, size_t cpu);
+int ddl__cpus_has_any(const struct ddl__cpus *cpus);
 void ddl__cpus_add(struct ddl__cpus *cpus, size_t cpu);
+
+/* Writes a set as such a list; returns text, or NULL where it does not fit (text is "" then). */
+char *ddl__cpus_text(const struct ddl__cpus *cpus, char *text, size_t size);
 
 #endif

@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	MUST(ddl__choice_by_id(ddl__modes, options.mode) && ddl__choice_by_id(ddl__wires, options.wire));
 	MUST(ddl__choice_by_id(ddl__orders, options.order));
-	MUST(options.rings <= DDL__RINGS_MAX && options.progress >= -1 && options.progress <= 1);
+	MUST(options.rings <= DDL__RINGS_MAX && options.progress >= -1 && options.progress <= DDL__PROGRESS_MAX);
 	MUST(memchr(options.trace, '\0', sizeof(options.trace)));
 	return 0;
 }

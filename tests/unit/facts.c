@@ -234,6 +234,8 @@ static void told_facts_come_back(void **state)
 	strcpy(facts.node, "we;ird,na=me%\n\xc3\xa9");
 	strcpy(facts.address, "spine.leaf.n1");
 	strcpy(facts.pattern, "switch.switch.node");
+	ddl__cpus_parse(&facts.may, "0-3,7,16383");
+	ddl__cpus_parse(&facts.serve, "3,7");
 	assert_int_equal(ddl__facts_encode(&facts, &text, &err), 0);
 	assert_null(strchr(text, '\n'));
 	assert_int_equal(ddl__facts_decode(text, strlen(text), &back, &err), 0);
@@ -241,6 +243,8 @@ static void told_facts_come_back(void **state)
 	assert_string_equal(back.address, facts.address);
 	assert_string_equal(back.pattern, facts.pattern);
 	assert_string_equal(back.machine, facts.machine);
+	assert_memory_equal(&back.may, &facts.may, sizeof(facts.may));
+	assert_memory_equal(&back.serve, &facts.serve, sizeof(facts.serve));
 	assert_int_equal(back.n_gpus, facts.n_gpus);
 	assert_memory_equal(back.gpus, facts.gpus, sizeof(facts.gpus));
 	assert_int_equal(back.n_interfaces, 2);

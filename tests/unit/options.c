@@ -95,8 +95,9 @@ static const struct bad bads[] = {
 	{ "ring,rings=2,rings=2", { "rings is given twice", "once" } },
 	{ "ring,wire=fp8", { "\"fp8\"", "auto, native, bf16, f16" } },
 	{ "ring,order=random", { "\"random\"", "topology, slurm" } },
-	{ "ring,progress=2", { "progress=2", "0 or 1" } },
-	{ "ring,progress=", { "progress=", "0 or 1" } },
+	{ "ring,progress=9", { "progress=9", "from 0 to 8" } },
+	{ "ring,progress=", { "progress=", "from 0 to 8" } },
+	{ "ring,progress=-1", { "progress=-1", "from 0 to 8" } },
 	{ "ring,trace=", { "trace=", "folder" } },
 	{ "ring,trace=/a\nb", { "trace=/a?b", "control" } },
 };
