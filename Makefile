@@ -21,7 +21,7 @@ OPTIONS     = -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DCMAKE_INSTALL_SYSCONFDIR=$(SYSC
 	      -DDDL_SPANK=$(call found,slurm/spank.h) -DDDL_PMIX=$(call packaged,pmix) \
 	      -DDDL_TESTS=$(call packaged,cmocka) $(CMAKE_ARGS)
 
-.PHONY: all configure install check check-long bench bench-node demo fmt lint deps clean distclean help
+.PHONY: all configure install check check-long bench bench-node bench-network demo fmt lint deps clean distclean help
 .DEFAULT_GOAL := all
 
 all: configure                  ## builds everything into build/
@@ -46,11 +46,15 @@ check-long:                     ## the same, then the long ones: fuzzing and wha
 	@scripts/install-deps build cluster test lint long
 	@scripts/check --jobs $(JOBS) --build $(BUILD) --ci --long
 
-bench: bench-node               ## every benchmark in its short form, against the peers that are here (FETCH=1: also Intel's, from PyPI)
+bench: bench-node bench-network ## every benchmark in its short form, against the peers that are here (FETCH=1: also Intel's, from PyPI)
 
 bench-node: all                 ## all-reduce inside one node: ours, the peers, the memory's limit (bench/README.md)
 	@scripts/install-deps bench || echo "make: bench goes on with the peers that are here" >&2
 	@python3 bench/node.py --short --build $(BUILD) $(if $(FETCH),--fetch) $(BENCH_ARGS)
+
+bench-network: all              ## all-reduce between hosts in network namespaces, and over the loopback; as root (bench/README.md)
+	@scripts/install-deps bench || echo "make: bench goes on with the peers that are here" >&2
+	@python3 bench/network.py --build $(BUILD) $(if $(FETCH),--fetch) $(BENCH_ARGS)
 
 demo:                           ## a Slurm cluster on this machine, a job with --ddl=multiring, the traffic on its uplinks
 	@scripts/demo --jobs $(JOBS) --build $(BUILD)

@@ -46,6 +46,7 @@ class Case:
     in_place: bool = False
     fresh: bool = False
     budget_ms: float = 50
+    least: int = 3  # timed iterations, however long they take; 0: the time of a checked one will do
     timeout_s: int = 60
     interface: str = ""
 
@@ -154,7 +155,7 @@ def execute(commands, timeout_s, env=None, cwd=None):
         output = log.read().decode(errors="replace")
     if bad:
         lines = [line.strip() for line in output.splitlines() if line.strip()]
-        telling = [line for line in lines if line.startswith(("harness:", "ddl:", "mpi:", "gloo:", "oneccl:", "limit:"))]
+        telling = [line for line in lines if line.startswith(("harness:", "ddl:", "mpi:", "gloo:", "oneccl:", "limit:", "stream:"))]
         told = (telling or lines[-1:] or ["it said nothing"])[0]
         raise Failure(f"ended with {'signal ' if bad[0] < 0 else 'status '}{abs(bad[0])}: {told[:300]}")
     return output
@@ -189,6 +190,7 @@ def run_contestant(contestant, case):
         command = [contestant.program, "--board", board, "--out", out, "--folder", meeting]
         command += ["--sizes", ",".join(map(str, case.sizes)), "--size", str(case.ranks), "--type", case.type, "--wire", case.wire]
         command += ["--buffers", case.buffers, "--budget-ms", str(case.budget_ms), "--limit-s", str(case.timeout_s)]
+        command += ["--least", str(case.least)]
         command += ["--interface", case.interface] if case.interface else []
         command += ["--in-place"] if case.in_place else []
         command += ["--fresh"] if case.fresh else []
@@ -275,6 +277,12 @@ class Builder:
         command = [compiler, *self.flags, source, *objects, *more, "-o", self.path(name)]
         compile_to(self.path(name), [source, *objects], command, self.path(name + ".log"))
         return self.path(name)
+
+    def stream(self):
+        source = os.path.join(PEERS, "stream.c")
+        command = [self.cc, "-std=gnu11", *self.flags, source, "-o", self.path("stream")]
+        compile_to(self.path("stream"), [source], command, self.path("stream.log"))
+        return self.path("stream")
 
     def limit(self):
         sources = [os.path.join(PEERS, name) for name in ("limit.c", "common.c")]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts in network namespaces for benchmarks, and how each contestant is started over them, one rank a host. Needs root and iproute2.
+Also how each is made to use TCP between the processes of one host (on_loopback).
 
     with Fabric("bench", leaves=2, hosts=4, rate="400mbit", uplink="400mbit") as fabric:
         spread(contestant, fabric, order=[0, 4, 1, 5, 2, 6, 3, 7])
@@ -111,3 +112,17 @@ def spread(contestant, fabric, order=None, rails=(0,)):
     env = {**contestant.env, **env, "BENCH_FABRIC": fabric.name}
     env.pop("I_MPI_HYDRA_BOOTSTRAP", None)
     return dataclasses.replace(contestant, launch=launch, env=env)
+
+
+def on_loopback(contestant):
+    """The same contestant on this machine, but all of its ranks talk TCP over the loopback."""
+    tcp = {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}
+    env = {
+        "ddl": {"DDL_TRANSPORTS": "tcp", "DDL_NET": "lo"},
+        "openmpi": {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "lo"},
+        "mpich": {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo", "MPIR_CVAR_NOLOCAL": "1"},
+        "impi": {**tcp, "I_MPI_FABRICS": "ofi"},
+        "oneccl": {**tcp, "CCL_ATL_SHM": "0", "CCL_KVS_IFACE": "lo"},
+        "gloo": {},
+    }
+    return dataclasses.replace(contestant, env={**contestant.env, **env[contestant.name]})

@@ -5,10 +5,11 @@
  * Each size: one all-reduce that is checked; a few to warm up, from which rank 0 takes how many fit into the time; the timed ones,
  * a barrier before each; one more that is checked. The time of an iteration is that of the slowest rank, from when it left the
  * barrier to when its result was complete; the figure is the median over the iterations. In place the timed iterations sum zeros,
- * so that nothing overflows.
+ * so that nothing overflows. Where the first takes longer than the whole budget nothing more warms up, and --least says how many
+ * timed ones there are at least (3); with 0 the figure is then the time of the one that is checked last.
  *
  *   PROGRAM --board FILE --out FILE --folder FOLDER --sizes 8,1024 [--type float32|bfloat16] [--wire native] [--buffers malloc]
- *           [--in-place] [--fresh] [--budget-ms 50] [--limit-s 60] [--interface NAME] [--rank R --size N]
+ *           [--in-place] [--fresh] [--budget-ms 50] [--least 3] [--limit-s 60] [--interface NAME] [--rank R --size N]
  *
  * Rank and size come from the launcher's environment where they are not given. Rank 0 writes one line of JSON a size to --out.
  */
@@ -23,9 +24,8 @@
 #include "data.h"
 #include "ranks.h"
 
-#define WARMUP         5 /* iterations after the first, which is all that one gets that takes long */
-#define ITERATIONS_MIN 3 /* however long they take */
-#define PAGE           4096
+#define WARMUP 5 /* iterations after the first, which is all that one gets that takes long */
+#define PAGE   4096
 
 struct options {
 	struct bench_settings settings;
@@ -35,6 +35,7 @@ struct options {
 	int in_place;     /* send == recv */
 	int fresh;        /* every rank writes its input anew before every iteration */
 	double budget_us; /* for the timed iterations of a size */
+	size_t least;     /* timed iterations, however long they take */
 	unsigned limit_s; /* the whole program's life */
 };
 
@@ -79,6 +80,9 @@ static int parse_option(int c, const char *value, struct options *o)
 	case 'm':
 		o->budget_us = atof(value) * 1e3;
 		return o->budget_us > 0 ? 0 : -1;
+	case 'a':
+		o->least = (size_t)atoi(value);
+		return o->least <= BOARD_SAMPLES ? 0 : -1;
 	case 'l':
 		o->limit_s = (unsigned)atoi(value);
 		return o->limit_s > 0 ? 0 : -1;
@@ -103,7 +107,8 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "sizes", 1, NULL, 's' },     { "type", 1, NULL, 't' },     { "wire", 1, NULL, 'w' },
 		{ "buffers", 1, NULL, 'u' },   { "in-place", 0, NULL, 'p' }, { "fresh", 0, NULL, 'e' },
 		{ "budget-ms", 1, NULL, 'm' }, { "limit-s", 1, NULL, 'l' },  { "interface", 1, NULL, 'i' },
-		{ "rank", 1, NULL, 'r' },      { "size", 1, NULL, 'n' },     { NULL, 0, NULL, 0 },
+		{ "rank", 1, NULL, 'r' },      { "size", 1, NULL, 'n' },     { "least", 1, NULL, 'a' },
+		{ NULL, 0, NULL, 0 },
 	};
 	int c;
 
@@ -172,18 +177,20 @@ static int iterate(const struct options *o, const struct bench_call *call, size_
 	return 0;
 }
 
-/* One all-reduce of known data; *correct stays 1 only if every element of every rank is the sum. */
+/* One all-reduce of known data; *correct stays 1 only if every element of every rank is the sum. Its time: the first sample. */
 static int checked(const struct options *o, const struct bench_call *call, int *correct)
 {
 	const struct bench_settings *s = &o->settings;
-	double got = 0, expected = 0;
+	double got = 0, expected = 0, begin;
 	size_t wrong;
 
 	data_poison(call->recv, call->count * data_type_size(call->type));
 	data_fill(call->type, call->send, call->count, s->rank);
 	board_barrier(board);
+	begin = now_us();
 	if (bench_peer.run(call) < 0)
 		return -1;
+	board_samples(board, s->rank)[0] = now_us() - begin;
 	wrong = data_check(call->type, call->recv, call->count, s->size, &got, &expected);
 	if (wrong < call->count)
 		fprintf(stderr, "harness: %s: rank %d, element %zu of %zu is %g and should be %g\n", bench_peer.name, s->rank,
@@ -195,21 +202,29 @@ static int checked(const struct options *o, const struct bench_call *call, int *
 	return 0;
 }
 
-/* How many iterations fit into the budget, judged by the warm-up; rank 0 decides. */
+/* What rank 0 has measured so far, told to all; the first `n` samples of the slowest ranks, the one in the middle. */
+static int agree(const struct options *o, size_t n, double *us)
+{
+	*us = slowest(o->settings.size, n)[n / 2] + 0.1;
+	return board_share(board, us, sizeof(*us));
+}
+
+/* How many iterations fit into the budget, judged by the first one and the warm-up; rank 0 decides. */
 static int choose_iterations(const struct options *o, const struct bench_call *call, size_t *iterations)
 {
 	size_t warmup = 1;
-	double fit = 0;
+	double us, fit;
 
-	do {
-		if (iterate(o, call, warmup) < 0)
+	if (agree(o, 1, &us) < 0)
+		return -1;
+	for (fit = o->budget_us / us; fit > 1 && warmup <= 1 + WARMUP; warmup += WARMUP) {
+		if (iterate(o, call, warmup) < 0 || agree(o, warmup, &us) < 0)
 			return -1;
-		fit = o->budget_us / (slowest(o->settings.size, warmup)[warmup / 2] + 0.1);
-		if (board_share(board, &fit, sizeof(fit)) < 0)
-			return -1;
-		warmup += WARMUP;
-	} while (warmup == 1 + WARMUP && fit > 2 * WARMUP);
-	*iterations = fit < ITERATIONS_MIN ? ITERATIONS_MIN : fit > BOARD_SAMPLES ? BOARD_SAMPLES : (size_t)fit;
+		fit = o->budget_us / us;
+		if (fit <= 2 * WARMUP)
+			break;
+	}
+	*iterations = fit < (double)o->least ? o->least : fit > BOARD_SAMPLES ? BOARD_SAMPLES : (size_t)fit;
 	return 0;
 }
 
@@ -217,7 +232,7 @@ static int measure_call(const struct options *o, const struct bench_call *call, 
 {
 	const size_t bytes = call->count * data_type_size(call->type);
 	size_t iterations;
-	int correct = 1;
+	int correct = 1, closed = 0;
 
 	if (checked(o, call, &correct) < 0)
 		return -1;
@@ -225,13 +240,19 @@ static int measure_call(const struct options *o, const struct bench_call *call, 
 		memset(call->send, 0, bytes);
 	if (choose_iterations(o, call, &iterations) < 0 || iterate(o, call, iterations) < 0)
 		return -1;
+	if (iterations == 0) {
+		iterations = 1;
+		if (checked(o, call, &correct) < 0)
+			return -1;
+		closed = 1;
+	}
 	if (out) {
 		const double *samples = slowest(o->settings.size, iterations);
 
 		fprintf(out, "{\"bytes\": %zu, \"us\": %.4f, \"min_us\": %.4f, \"iterations\": %zu, ", bytes,
 			median(samples, iterations), samples[0], iterations);
 	}
-	if (checked(o, call, &correct) < 0)
+	if (!closed && checked(o, call, &correct) < 0)
 		return -1;
 	if (out)
 		fprintf(out, "\"correct\": %s}\n", correct ? "true" : "false");
@@ -310,6 +331,7 @@ int main(int argc, char **argv)
 	struct options o = {
 		.settings = { .type = BENCH_FLOAT32, .wire = "native", .buffers = "malloc", .interface = "" },
 		.budget_us = 50e3,
+		.least = 3,
 		.limit_s = 60,
 	};
 	int rc = -1;

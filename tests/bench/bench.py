@@ -22,6 +22,8 @@ sys.path.insert(0, BENCH)
 sys.dont_write_bytecode = True
 
 import contestants  # noqa: E402 (the path comes first)
+import fabric  # noqa: E402
+import network  # noqa: E402
 import node  # noqa: E402
 import report  # noqa: E402
 import rounds  # noqa: E402
@@ -121,6 +123,11 @@ class Harness(unittest.TestCase):
                 pass
         after = set(os.listdir("/dev/shm")) | set(os.listdir(tempfile.gettempdir()))
         self.assertEqual([name for name in after - before if name.startswith("ddl-bench-")], [])
+
+    def test_what_takes_longer_than_the_budget_is_timed_as_often_as_wanted(self):
+        for least in (0, 1, 4):
+            case = Case(2, [1 << 20], budget_ms=1e-3, least=least)
+            self.assertGreater(contestants.run_contestant(fake(), case)[1 << 20], 0)
 
     def test_wrong_calls_get_a_sentence(self):
         calls = {
@@ -290,6 +297,65 @@ class Node(unittest.TestCase):
                 for in_place in (False, True):
                     case = Case(2, [8, 4096, 1 << 20], kind, buffers=buffers, budget_ms=1, in_place=in_place)
                     self.assertGreater(min(contestants.run_contestant(ours, case).values()), 0)
+
+
+class Network(unittest.TestCase):
+    def shapes(self, *arguments):
+        return network.make_shapes(network.parse_arguments(list(arguments)))
+
+    def test_interleaved_neighbours_hang_at_different_switches(self):
+        for shape in self.shapes("--shapes", "oversubscribed"):
+            order = shape.order()
+            self.assertEqual(sorted(order), list(range(8)))
+            self.assertEqual([host // 4 for host in order], [0, 1] * 4)
+            self.assertEqual(shape.uplink, shape.rate)
+        self.assertEqual(self.shapes("--shapes", "switch")[0].order(), list(range(8)))
+
+    def test_a_size_is_measured_once_in_each_shape(self):
+        seen = [(s.what, s.ranks, size) for s in self.shapes("--sizes", "4096") for size in s.sizes]
+        self.assertEqual(len(seen), len(set(seen)))
+        self.assertEqual(len(seen), 5)
+        self.assertEqual([s.sizes for s in self.shapes("--shapes", "oversubscribed", "--short")], [[16 << 20]])
+
+    def test_rows_of_two_rails_come_with_ours_over_one(self):
+        shape = self.shapes("--shapes", "rails", "--peers", "gloo")[0]
+        figures = rounds.Figures()
+        for e, us in enumerate((10.0, 19.0, 16.0, 40.0)):
+            figures.add(0, e, {16 << 20: us})
+        two, one = network.make_rows(shape, Case(8, shape.sizes), ["ours", "one", "limit", "gloo"], figures, 1)
+        self.assertEqual((two["ours_us"], two["limit_us"], two["one_rail_us"], two["rails"]), (10.0, 8.0, 19.0, 2))
+        self.assertEqual((one["ours_us"], one["limit_us"], one["rails"], one["peers"]), (19.0, 16.0, 1, {}))
+        self.assertEqual(two["peers"], {"gloo": 40.0})
+
+    def test_parts_of_a_shape_become_one_group(self):
+        rows = [{"what": what, "n": n} for n, what in enumerate("abab")]
+        self.assertEqual([r["n"] for r in network.unite(rows)], [0, 2, 1, 3])
+
+    def test_each_rank_is_started_on_its_host(self):
+        hosts = fabric.Fabric("x", leaves=2, hosts=2)
+        ours = fabric.spread(fake(name="ddl"), hosts, [0, 2, 1, 3], (0, 1))
+        self.assertEqual([command[4] for command in ours.launch(4, ["x"])], ["0", "2", "1", "3"])
+        self.assertEqual(ours.env["DDL_NET"], "rail0,rail1")
+        self.assertTrue(ours.env["DDL_PLAN"].endswith("tree=spine(leaf0(h[0-1]),leaf1(h[2-3]))"))
+        mpi = fabric.spread(Contestant("mpich", "p", None, launcher="mpirun"), hosts, [0, 2, 1, 3])
+        self.assertIn("10.128.0.1,10.128.0.3,10.128.0.2,10.128.0.4", mpi.launch(4, ["x"])[0])
+
+    def test_one_stream_tells_the_limit(self):
+        limits = network.measure_stream(BUILDER.stream(), None, Case(4, [1000, 2000]))
+        self.assertGreater(limits[1000], 0)
+        self.assertAlmostEqual(limits[2000], 2 * limits[1000])
+
+    def test_wrong_calls_get_a_sentence(self):
+        for arguments in (["--shapes", "ring"], ["--sizes", "0"], ["--peers", "nccl"], ["--what"]):
+            done = call([sys.executable, os.path.join(BENCH, "network.py"), *arguments])
+            self.assertEqual(done.returncode, 2, arguments)
+        for arguments in ([], ["receive"], ["send", "127.0.0.1", "1"], ["listen", "1"]):
+            done = call([BUILDER.stream(), *arguments])
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn("usage: stream", done.stderr.decode())
+        done = call([fabric.AGENT, "-x", "h3", "true"], {**os.environ, "BENCH_FABRIC": "x"})
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("is no address of a host", done.stderr.decode())
 
 
 class Report(unittest.TestCase):
