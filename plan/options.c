@@ -20,6 +20,8 @@ enum key {
 	KEY_TRACE = 4,
 	KEY_DIMS = 5,
 	KEY_UPLINK = 6,
+	KEY_ACCURACY = 7,
+	KEY_REPRODUCIBLE = 8,
 };
 
 const struct ddl__choice ddl__modes[] = {
@@ -46,6 +48,14 @@ const struct ddl__choice ddl__wires[] = {
 	{ 0, NULL, NULL },
 };
 
+const struct ddl__choice ddl__accuracies[] = {
+	{ DDL__ACCURACY_AUTO, "auto", "as the wire type has it" },
+	{ DDL__ACCURACY_FAST, "fast", "partial results may be rounded at every hop" },
+	{ DDL__ACCURACY_FLAT, "flat", "each contribution is rounded once and the result once, however many ranks there are" },
+	{ DDL__ACCURACY_EXACT, "exact", "nothing is rounded on its way" },
+	{ 0, NULL, NULL },
+};
+
 const struct ddl__choice ddl__option_keys[] = {
 	{ KEY_RINGS, "rings", "number of rings that share the data: 1 to 64, or auto" },
 	{ KEY_WIRE, "wire", "type in which float32 data travel: auto, native, bf16, f16 or i8" },
@@ -55,6 +65,9 @@ const struct ddl__choice ddl__option_keys[] = {
 	{ KEY_DIMS, "dims", "dimensions of a multi-ring, the innermost first: 4x8x8, or auto" },
 	{ KEY_UPLINK, "uplink",
 	  "oversubscription of the switches' uplinks, from the leaf switches up: 4:1/2:1; linkspeed or auto" },
+	{ KEY_ACCURACY, "accuracy", "what rounding may take from results: auto, fast, flat or exact" },
+	{ KEY_REPRODUCIBLE, "reproducible",
+	  "1 or no value: all-reduces in an order that is fixed for the number of ranks; 0: not" },
 	{ 0, NULL, NULL },
 };
 
@@ -94,6 +107,8 @@ void ddl__options_init(struct ddl__options *options)
 	options->wire = DDL__WIRE_AUTO;
 	options->order = DDL__ORDER_TOPOLOGY;
 	options->progress = -1;
+	options->accuracy = DDL__ACCURACY_AUTO;
+	options->reproducible = -1;
 }
 
 /* -EINVAL: `what "word" is not known; choose from a, b, c`. */
@@ -206,6 +221,17 @@ static int set_key(struct ddl__options *options, enum key key, const char *value
 					    "a ratio for each level of switches, the leaf switches' first, as in 4:1 or 4:1/2:1; "
 					    "or linkspeed, where LinkSpeed in topology.conf is in Mbit/s; or auto");
 		return 0;
+	case KEY_ACCURACY:
+		row = ddl__choice_by_name(ddl__accuracies, value, length);
+		if (!row)
+			return refuse_choice(err, "the accuracy", value, length, ddl__accuracies);
+		options->accuracy = (enum ddl__accuracy_name)row->id;
+		return 0;
+	case KEY_REPRODUCIBLE:
+		if (ddl__number_read(value, length, 1, &number) < 0)
+			return refuse_value(err, "reproducible", value, length, "0 or 1, or no value for 1");
+		options->reproducible = (int)number;
+		return 0;
 	}
 	return ddl__error_set(err, -EINVAL, "unknown key");
 }
@@ -228,13 +254,14 @@ static int parse_pair(const char *text, size_t length, struct ddl__options *opti
 
 	if (!row)
 		return refuse_choice(err, "the key", text, name, ddl__option_keys);
-	if (!equals)
+	if (!equals && row->id != KEY_REPRODUCIBLE)
 		return ddl__error_set(err, -EINVAL, "%s needs a value, as in %s=...; it is the %s", row->name, row->name,
 				      row->description);
 	if (*seen & (1u << row->id))
 		return ddl__error_set(err, -EINVAL, "%s is given twice; give it once", row->name);
 	*seen |= 1u << row->id;
-	return set_key(options, (enum key)row->id, equals + 1, length - name - 1, err);
+	return equals ? set_key(options, (enum key)row->id, equals + 1, length - name - 1, err)
+		      : set_key(options, (enum key)row->id, "1", 1, err);
 }
 
 int ddl__options_parse(const char *text, struct ddl__options *options, struct ddl_error *err)

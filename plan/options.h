@@ -19,7 +19,7 @@
 #define DDL__DIMS_MAX     16  /* dimensions of a multi-ring */
 #define DDL__TRACE_SIZE   256 /* bytes of a trace folder's path, with NUL */
 #define DDL__PROGRESS_MAX 8   /* cores of a rank that its service threads are spread over */
-#define DDL__OPTION_KEYS  7   /* rows of ddl__option_keys, whose ids are 0, 1, 2... */
+#define DDL__OPTION_KEYS  9   /* rows of ddl__option_keys, whose ids are 0, 1, 2... */
 
 enum ddl__mode {
 	DDL__MODE_OFF = 0,       /* no plan */
@@ -42,6 +42,13 @@ enum ddl__wire_name { /* values of enum ddl_wire in ddl.h, which plan/ does not 
 		      DDL__WIRE_INT8 = 4,
 };
 
+enum ddl__accuracy_name { /* values of enum ddl_accuracy in ddl.h */
+			  DDL__ACCURACY_AUTO = 0,
+			  DDL__ACCURACY_FAST = 1,
+			  DDL__ACCURACY_FLAT = 2,
+			  DDL__ACCURACY_EXACT = 3,
+};
+
 struct ddl__options {
 	enum ddl__mode mode;      /* default DDL__MODE_OFF */
 	uint32_t rings;           /* 1 ... DDL__RINGS_MAX; 0: the runtime chooses */
@@ -52,6 +59,8 @@ struct ddl__options {
 	uint32_t dims[DDL__DIMS_MAX]; /* dimensions of a multi-ring, the innermost first; their product is the number of ranks */
 	uint32_t n_dims;              /* how many; 0: those of the switch tree */
 	struct ddl__uplink uplink;    /* how narrow the uplinks of switches are */
+	enum ddl__accuracy_name accuracy; /* what rounding on the way may take from results */
+	int reproducible;                 /* 1: a fixed order of reduction; 0: not; -1: not said */
 };
 
 struct ddl__choice {             /* one row of a table of what can be chosen */
@@ -64,7 +73,8 @@ struct ddl__choice {             /* one row of a table of what can be chosen */
 extern const struct ddl__choice ddl__modes[];
 extern const struct ddl__choice ddl__orders[];
 extern const struct ddl__choice ddl__wires[];       /* auto, native, bf16, f16, i8 */
-extern const struct ddl__choice ddl__option_keys[]; /* rings, wire, order, progress, trace, dims, uplink */
+extern const struct ddl__choice ddl__accuracies[];  /* auto, fast, flat, exact */
+extern const struct ddl__choice ddl__option_keys[]; /* rings, wire, order, progress, trace, dims, uplink, accuracy, reproducible */
 
 /* The row of a table with that id or that name (length bytes); NULL if there is none. */
 const struct ddl__choice *ddl__choice_by_id(const struct ddl__choice *table, int id);

@@ -26,7 +26,7 @@ enum field {
 	FIELD_NODESPEED,
 	FIELD_OVERSUB,
 	FIELD_RAILS,
-	FIELD_OPTIONS, /* rings, wire, order, progress, trace, dims, uplink: this and the following, by id of the options' table */
+	FIELD_OPTIONS, /* rings ... reproducible: this and the following, by id of the options' table */
 	N_FIELDS = FIELD_OPTIONS + DDL__OPTION_KEYS,
 };
 

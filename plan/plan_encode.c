@@ -252,6 +252,10 @@ static int put_options(struct ddl__text *t, const struct ddl__options *options)
 		rc = put_number(t, i ? "x" : ";dims=", options->dims[i]);
 	if (!rc && ddl__uplink_said(&options->uplink))
 		rc = put_field(t, ";uplink=", ddl__uplink_format(&options->uplink, uplink, sizeof(uplink)));
+	if (!rc && options->accuracy != DDL__ACCURACY_AUTO)
+		rc = put_choice(t, ";accuracy=", ddl__accuracies, options->accuracy);
+	if (!rc && options->reproducible >= 0)
+		rc = put_number(t, ";reproducible=", (unsigned long)options->reproducible);
 	return rc;
 }
 
@@ -286,7 +290,7 @@ int ddl__plan_encode(const struct ddl__plan *plan, char **text, struct ddl_error
 	if (rc == -ENOMEM)
 		ddl__error_memory(err);
 	else if (rc < 0)
-		ddl__error_set(err, rc, "the plan holds a mode, wire type or order that has no name");
+		ddl__error_set(err, rc, "the plan holds a mode, wire type, order or accuracy that has no name");
 	else if (t.used >= DDL__PLAN_TEXT_MAX)
 		rc = ddl__error_set(err, -E2BIG, "the plan of %zu nodes has %zu bytes of text; at most %u fit", plan->n_nodes,
 				    t.used, DDL__PLAN_TEXT_MAX - 1);

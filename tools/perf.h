@@ -49,6 +49,8 @@ struct ddl__perf_options {
 	enum ddl_op op;                       /* of collectives that reduce */
 	enum ddl_wire wire;                   /* type in which elements travel */
 	enum ddl_rounding rounding;           /* to the wire; chance by seed */
+	enum ddl_accuracy accuracy;           /* of reductions */
+	bool reproducible;                    /* in a fixed order; else as planned */
 	enum ddl__perf_format format;         /* of the output */
 	bool check;                           /* results are compared with a reference */
 	bool in_place;                        /* input and result share memory */

@@ -35,7 +35,7 @@ static int invite(struct ddl__perf *perf, const struct ddl__perf_row *row, struc
 	if (rc < 0)
 		return rc;
 	ddl__model_init(&model, perf->setting.comm->layout);
-	n = ddl__candidates(DDL__ALLREDUCE, &model, bytes, candidates);
+	n = ddl__candidates(DDL__ALLREDUCE, &model, bytes, &(const struct ddl__need){ 0 }, candidates);
 	*contest = (struct contest){ .n = 0 };
 	for (; i < n &&
 	       ddl__candidate_cost(&candidates[i], &model, bytes) <= HOPELESS * ddl__candidate_cost(&candidates[0], &model, bytes);

@@ -59,6 +59,8 @@ static const struct ddl__help help[] = {
 	{ "--op OP", "sum (default), avg, min, max, prod" },
 	{ "--wire WIRE", "type in which f32 travels: auto (default: as planned), native, bf16, f16, i8" },
 	{ "--rounding HOW", "to a wire that rounds: nearest (default), or stochastic by the seed" },
+	{ "--accuracy HOW", "what rounding may take: auto (default: as planned), fast, flat, exact" },
+	{ "--reproducible", "all-reduces in the order of ranks, so that bits depend on nothing else" },
 	{ "--root RANK", "of broadcast, reduce, gather and scatter (default 0)" },
 	{ "--in-place", "input and result within one buffer" },
 	{ "--buffers KIND", "malloc (default), or ddl_mem: from ddl_mem_alloc(), which a node's ranks share" },
@@ -87,6 +89,8 @@ enum {
 	OP,
 	WIRE,
 	ROUNDING,
+	ACCURACY,
+	REPRODUCIBLE,
 	ROOT,
 	IN_PLACE,
 	BUFFERS,
@@ -114,6 +118,8 @@ static const struct option long_options[] = {
 	{ "op", required_argument, NULL, OP },
 	{ "wire", required_argument, NULL, WIRE },
 	{ "rounding", required_argument, NULL, ROUNDING },
+	{ "accuracy", required_argument, NULL, ACCURACY },
+	{ "reproducible", no_argument, NULL, REPRODUCIBLE },
 	{ "root", required_argument, NULL, ROOT },
 	{ "in-place", no_argument, NULL, IN_PLACE },
 	{ "buffers", required_argument, NULL, BUFFERS },
@@ -201,6 +207,10 @@ static int take_value(struct parse *parse, int option)
 		rc = take_choice(parse, "rounding", roundings, &id);
 		o->rounding = (enum ddl_rounding)id;
 		break;
+	case ACCURACY:
+		rc = take_choice(parse, "accuracy", ddl__accuracies, &id);
+		o->accuracy = (enum ddl_accuracy)id;
+		break;
 	case BUFFERS:
 		rc = take_choice(parse, "kind of buffers", buffers, &id);
 		o->mem = id == MEM;
@@ -244,6 +254,9 @@ static int take_option(struct parse *parse, int option)
 		break;
 	case TOTAL_ONLY:
 		o->total_only = true;
+		break;
+	case REPRODUCIBLE:
+		o->reproducible = true;
 		break;
 	case IN_PLACE:
 		o->in_place = true;
@@ -289,8 +302,10 @@ static int finish(struct parse *parse)
 		return ddl__usage(TOOL, "--store, --rank and --ranks go together: give all three or none");
 	if (o->store && o->rank >= o->ranks)
 		return ddl__usage(TOOL, "rank %d of %d ranks does not exist; ranks are 0 ... %d", o->rank, o->ranks, o->ranks - 1);
-	if (o->explore && (o->collective != DDL__PERF_ALLREDUCE || o->algorithm || parse->sizes_file))
-		return ddl__usage(TOOL, "--explore goes with allreduce and --sizes, without --algorithm");
+	if (o->explore &&
+	    (o->collective != DDL__PERF_ALLREDUCE || o->algorithm || parse->sizes_file || o->accuracy || o->reproducible))
+		return ddl__usage(TOOL,
+				  "--explore goes with allreduce and --sizes, without --algorithm, --accuracy and --reproducible");
 	if (o->collective == DDL__PERF_BARRIER)
 		return DDL__EXIT_GOOD;
 	if (parse->sizes && parse->sizes_file)

@@ -147,6 +147,8 @@ int ddl__perf_requests_create(struct ddl__perf *perf, const struct ddl__perf_row
 	options.wire = o->wire;
 	options.rounding = o->rounding;
 	options.seed = o->seed;
+	options.accuracy = o->accuracy;
+	options.reproducible = o->reproducible ? 1 : options.reproducible;
 	options.rings = o->rings;
 	options.algorithm = o->algorithm;
 	ddl__perf_place(perf, row, perf->offsets);

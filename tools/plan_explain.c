@@ -120,7 +120,7 @@ static void print_choice(const struct word *word, const struct ddl__model *model
 static void print_row(const struct word *word, const struct ddl__model *model, uint64_t bytes, FILE *out)
 {
 	struct ddl__candidate candidates[DDL__CANDIDATES_MAX];
-	const size_t n = ddl__candidates(DDL__ALLREDUCE, model, (double)bytes, candidates);
+	const size_t n = ddl__candidates(DDL__ALLREDUCE, model, (double)bytes, &(const struct ddl__need){ 0 }, candidates);
 	char size[32], name[DDL__CANDIDATE_TEXT_SIZE], split[DDL__CANDIDATE_TEXT_SIZE] = "-";
 
 	fprintf(out, "%10s", ddl__bytes_format(bytes, size, sizeof(size)));

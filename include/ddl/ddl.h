@@ -69,11 +69,24 @@ enum ddl_op {
 
 /* Types in which elements travel between ranks. */
 enum ddl_wire {
-	DDL_WIRE_AUTO = 0,     /* what the plan says (--ddl=...,wire=), else the element type */
+	DDL_WIRE_AUTO = 0,     /* what the plan says (--ddl=...,wire=); see enum ddl_accuracy; else the element type */
 	DDL_WIRE_NATIVE = 1,   /* the element type */
 	DDL_WIRE_BFLOAT16 = 2, /* DDL_FLOAT32 data travel as bfloat16; other types natively */
 	DDL_WIRE_FLOAT16 = 3,  /* DDL_FLOAT32 data travel as float16, each 256 elements with a scale; other types natively */
 	DDL_WIRE_INT8 = 4,     /* DDL_FLOAT32 data travel as int8, each 256 elements with a scale; other types natively */
+};
+
+/*
+ * What rounding on the way may take from the result of a reduction of DDL_FLOAT32, DDL_FLOAT16 or DDL_BFLOAT16; other types are never
+ * rounded. A wire that a request names is taken, and the algorithm follows from the accuracy. Where it names none, and FAST or FLAT is
+ * said, DDL_FLOAT32 travels by the plan's wire, bfloat16 if it has none, where that is predicted to be clearly faster, else natively.
+ */
+enum ddl_accuracy {
+	DDL_ACCURACY_AUTO =
+		0, /* DDL_ACCURACY, else what the plan says (--ddl=...,accuracy=), else FAST by the wire that is named */
+	DDL_ACCURACY_FAST = 1,  /* a partial result may be rounded at every hop: the error grows with the number of ranks */
+	DDL_ACCURACY_FLAT = 2,  /* each contribution is rounded once and the result once, however many ranks there are */
+	DDL_ACCURACY_EXACT = 3, /* DDL_FLOAT32 travels as it is, whatever wire the plan says; the rest as FLAT */
 };
 
 /* How elements are rounded to a wire that is narrower than they are. */
@@ -127,10 +140,13 @@ struct ddl_request_options {
 	enum ddl_rounding rounding; /* to wires that round */
 	uint64_t seed;              /* of stochastic rounding: the same seed, the same bits in every run */
 	int error_feedback;         /* 1: what rounding takes away is added to the input of the next start; not of MIN, MAX, PROD */
+	enum ddl_accuracy accuracy; /* what rounding may take from results */
+	int reproducible; /* 1: all-reduces reduce in an order that is fixed for a number of ranks, see ddl_allreduce_init(); 0: any
+			   * order; -1: DDL_REPRODUCIBLE, else what the plan says, else 0 */
 };
 #define DDL_REQUEST_OPTIONS_INIT                                                                                                   \
 	{                                                                                                                          \
-		sizeof(struct ddl_request_options), DDL_WIRE_AUTO, 0, 0, NULL, DDL_ROUND_NEAREST, 0, 0                             \
+		sizeof(struct ddl_request_options), DDL_WIRE_AUTO, 0, 0, NULL, DDL_ROUND_NEAREST, 0, 0, DDL_ACCURACY_AUTO, -1      \
 	}
 
 /*
@@ -257,6 +273,9 @@ int ddl_mem_free(struct ddl_comm *comm, void *memory);
  * request     written on success; freed with ddl_request_free()
  * All ranks end with bitwise equal results, and a given plan, count and algorithm gives the same bits in every run, also where
  * elements are rounded on their way; what each wire keeps is in doc/precision.md.
+ * With options->reproducible a result depends on the inputs, their order by ranks, type, op and wire alone: not on the algorithm, how
+ * the message is cut, rings, rails, or which rank is where. Contributions are added in the order of ranks. What that takes is in
+ * doc/precision.md.
  * Source: ring all-reduce, Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
  * Does not wait for other ranks; that they pass the same arguments is checked before the first byte moves (ddl_wait: -EPROTO).
  * Returns 0; -EINVAL; -ENOMEM; -EOPNOTSUPP (no such algorithm for this); or the error that aborted the communicator.

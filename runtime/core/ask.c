@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "choose.h"
 #include "error.h"
+#include "origin.h"
 #include "shape.h"
 
 enum { RAIL_BYTES_MIN = 64 * 1024 }; /* less is not worth a ring of its own */
@@ -153,38 +155,38 @@ static uint64_t wire_bytes(const struct ddl__call *call)
 	return call->type ? ddl__wire_bytes((enum ddl_wire)call->wire, (enum ddl_type)call->type, call->count) : 0;
 }
 
-/* Bruck's rounds carry blocks in changing company: they cannot tell what rounding took from which, nor round a block but once. */
-static bool needs_ring(const struct ddl__call *call)
+/*
+ * The algorithm and the wire: what is asked for by name (the request's options, DDL_ALGO, --ddl=ring), else what is the fastest of those
+ * that keep what is asked of precision. From agreed facts only.
+ */
+static int choose(const struct ddl_comm *comm, const struct ddl_request_options *o, struct ddl__call *call,
+		  struct ddl__candidate *candidate, struct ddl_error *err)
 {
-	return call->wire != DDL_WIRE_NATIVE &&
-	       (call->collective == DDL__ALLGATHER || (call->collective == DDL__REDUCE_SCATTER && call->feedback));
-}
-
-/* What is asked for by name (the request's options, DDL_ALGO, --ddl=ring), else what is the fastest. From agreed facts only. */
-static int choose(const struct ddl_comm *comm, const char *wanted, const struct ddl__call *call, struct ddl__candidate *candidate,
-		  struct ddl_error *err)
-{
-	enum ddl__collective collective = (enum ddl__collective)call->collective;
+	const enum ddl__collective collective = (enum ddl__collective)call->collective;
+	const struct ddl__settings *env = &comm->origin->settings;
+	const struct ddl__said said = { .wire = o->wire,
+					.accuracy = o->accuracy,
+					.reproducible = o->reproducible,
+					.env_accuracy = env->accuracy,
+					.env_reproducible = env->reproducible,
+					.plan = &comm->plan->options };
+	const char *wanted = o->algorithm;
 	const char *forced = wanted && *wanted ? wanted : collective == DDL__ALLREDUCE ? ddl__ask_forced(comm) : NULL;
-	if (forced) {
-		int rc = take_forced(comm, collective, forced, candidate, err);
-		if (rc == 0 && needs_ring(call) && strcmp(candidate->algorithm->name, "ring") != 0)
-			return ddl__error_set(err, -EOPNOTSUPP,
-					      "%s by %s cannot be done with %s: use ring, or leave the choice open",
-					      ddl__collective_name(collective), candidate->algorithm->name,
-					      collective == DDL__ALLGATHER ? "a wire that rounds" : "error feedback");
-		return rc;
-	}
-	if (needs_ring(call))
-		return ddl__select(collective, "ring", candidate, err);
-	double bytes = (double)wire_bytes(call); /* by counts it is that of all blocks */
-	if (ddl__has_blocks(collective) && !call->counts)
-		bytes *= comm->size;
-	if (collective == DDL__ALLREDUCE && comm->tuning && ddl__tuning_find(comm->tuning, wire_bytes(call), candidate) == 0)
-		return 0;
+	const bool blocks = ddl__has_blocks(collective) && !call->counts; /* by counts it is that of all blocks */
 	struct ddl__model model;
+	struct ddl__picked picked;
 	ddl__model_init(&model, comm->layout);
-	*candidate = ddl__select_cheapest(collective, &model, bytes);
+	struct ddl__pick pick = { .model = &model, .tuning = comm->tuning, .forced = forced ? candidate : NULL };
+	int rc = forced ? take_forced(comm, collective, forced, candidate, err) : 0;
+	rc = rc ? rc : ddl__choose_ways(&said, call, call->count * (blocks ? (uint64_t)comm->size : 1), &pick, err);
+	if (rc < 0)
+		return rc;
+	if (ddl__pick(&pick, &picked) < 0 && (!ddl__choose_relax(&said, &pick) || ddl__pick(&pick, &picked) < 0))
+		return ddl__choose_refuse(&pick, err);
+	*candidate = picked.candidate[picked.way];
+	call->wire = pick.ways[picked.way].wire;
+	call->accuracy = pick.need.narrow || pick.ways[picked.way].rounds ? ddl__said_accuracy(&said) : 0;
+	call->in_order = pick.need.in_order;
 	return 0;
 }
 
@@ -212,28 +214,22 @@ static int read_options(const struct ddl_request_options *given, struct ddl_requ
 	if ((unsigned)o->rounding > DDL_ROUND_STOCHASTIC || (unsigned)o->error_feedback > 1)
 		return ddl__error_set(err, -EINVAL,
 				      "ddl_request_options: rounding must be a value of enum ddl_rounding, error_feedback 0 or 1");
+	if ((unsigned)o->accuracy > DDL_ACCURACY_EXACT || o->reproducible < -1 || o->reproducible > 1)
+		return ddl__error_set(
+			err, -EINVAL,
+			"ddl_request_options: accuracy must be a value of enum ddl_accuracy, reproducible -1, 0 or 1");
 	return 0;
 }
 
-/* How elements travel: the plan's word counts for reductions only, since other collectives' copies are exact unless asked for. */
-static int complete_wire(const struct ddl_comm *comm, const struct ddl_request_options *o, struct ddl__call *call,
-			 struct ddl_error *err)
+/* How a wire that rounds is to do it; without one nothing is rounded. */
+static void complete_rounding(const struct ddl_request_options *o, struct ddl__call *call)
 {
-	const enum ddl_type type = (enum ddl_type)call->type;
-	call->wire = DDL_WIRE_NATIVE;
-	if (reduces(call->collective))
-		call->wire = ddl__wire_resolve(o->wire ? o->wire : (enum ddl_wire)comm->plan->options.wire, type);
-	else if (call->collective == DDL__ALLGATHER)
-		call->wire = ddl__wire_resolve(o->wire, type);
-	if (o->error_feedback && reduces(call->collective) && call->op != DDL_SUM && call->op != DDL_AVG)
-		return ddl__error_set(err, -EINVAL, "error feedback is for sums and averages, not for %s: set error_feedback to 0",
-				      ddl__op_name((enum ddl_op)call->op));
+	call->rounding = call->seed = call->feedback = 0;
 	if (call->wire == DDL_WIRE_NATIVE)
-		return 0;
+		return;
 	call->rounding = o->rounding;
 	call->seed = o->rounding == DDL_ROUND_STOCHASTIC ? o->seed : 0;
 	call->feedback = (uint32_t)o->error_feedback;
-	return 0;
 }
 
 /* The options, completed: the plan's word where the caller has none. */
@@ -243,10 +239,14 @@ static int complete_call(const struct ddl_comm *comm, const struct ddl_request_o
 	const struct ddl__options *plan = &comm->plan->options;
 	struct ddl_request_options o;
 	int rc = read_options(options, &o, err);
-	rc = rc ? rc : complete_wire(comm, &o, call, err);
-	rc = rc ? rc : choose(comm, o.algorithm, call, candidate, err);
+	if (rc == 0 && o.error_feedback && reduces(call->collective) && call->op != DDL_SUM && call->op != DDL_AVG)
+		rc = ddl__error_set(err, -EINVAL, "error feedback is for sums and averages, not for %s: set error_feedback to 0",
+				    ddl__op_name((enum ddl_op)call->op));
+	call->feedback = (uint32_t)o.error_feedback;
+	rc = rc ? rc : choose(comm, &o, call, candidate, err);
 	if (rc < 0)
 		return rc;
+	complete_rounding(&o, call);
 	call->algorithm = candidate->algorithm->id;
 	for (uint32_t i = 0; i < candidate->n_dims; i++)
 		call->dims[i] = candidate->dims[i];

@@ -117,7 +117,7 @@ static size_t invite(const struct measure *m, size_t size, struct contestant *co
 	struct ddl__model model;
 	double bytes = (double)sizes[size];
 	ddl__model_init(&model, m->comm->layout);
-	size_t n = ddl__candidates(DDL__ALLREDUCE, &model, bytes, candidates), invited = 0;
+	size_t n = ddl__candidates(DDL__ALLREDUCE, &model, bytes, &(const struct ddl__need){ 0 }, candidates), invited = 0;
 	ddl__select(DDL__ALLREDUCE, NULL, &contestants[invited++].candidate, NULL); /* the ring is always among them */
 	for (size_t i = 0; i < n && invited < (size == N_SIZES - 1 ? FEW : AT_ONCE); i++) {
 		const struct ddl__candidate *c = &candidates[i];
@@ -137,6 +137,8 @@ static int prepare(struct measure *m, struct contestant *c, uint64_t bytes)
 	char name[DDL__CANDIDATE_TEXT_SIZE];
 	double us = 0;
 	options.wire = DDL_WIRE_NATIVE;
+	options.accuracy = DDL_ACCURACY_FAST;
+	options.reproducible = 0;
 	options.algorithm = ddl__candidate_text(&c->candidate, name);
 	int rc = ddl_allreduce_init(m->buffer, m->buffer, bytes / sizeof(float), DDL_FLOAT32, DDL_SUM, m->comm, &options,
 				    &c->request, m->err);
@@ -231,6 +233,7 @@ static int begin(struct measure *m)
 	if (!m->buffer || !m->tuning)
 		return ddl__error_memory(m->err);
 	options.algorithm = "doubling";
+	options.reproducible = 0;
 	int rc = ddl_barrier_init(m->comm, NULL, &m->barrier, m->err);
 	rc = rc ? rc : ddl_allreduce_init(&m->time, &m->time, 1, DDL_FLOAT64, DDL_MAX, m->comm, &options, &m->agree, m->err);
 	return rc ? rc : run(m, m->agree);

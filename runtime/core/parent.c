@@ -229,6 +229,7 @@ static int make_requests(struct parent *p, struct ddl_error *err)
 	if (!p->table)
 		return ddl__error_memory(err);
 	options.algorithm = "ring"; /* whatever DDL_ALGO says */
+	options.reproducible = 0;
 	rc = ddl_allgather_init(&p->table[rank * ROW], p->table, ROW, DDL_INT64, p->comm, NULL, &p->meeting, err);
 	return rc ? rc
 		  : ddl_allreduce_init(&p->told, &p->told, sizeof(p->told), DDL_UINT8, DDL_SUM, p->comm, &options, &p->telling,

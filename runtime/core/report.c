@@ -77,6 +77,8 @@ static int run_alone(struct ddl_comm *comm, struct ddl__stats_row *row)
 	options.rounding = (enum ddl_rounding)call->rounding;
 	options.seed = call->seed;
 	options.error_feedback = (int)call->feedback;
+	options.accuracy = (enum ddl_accuracy)call->accuracy;
+	options.reproducible = (int)call->in_order;
 	options.priority = call->priority;
 	options.rings = (int)call->rings;
 	options.algorithm = ddl__call_how(call, how);

@@ -98,6 +98,20 @@ static int read_observation(struct ddl__settings *s, struct ddl_error *err)
 	return rc ? rc : read_number("DDL_TRACE_SIZE", 1, TRACE_MIB_MAX, &s->trace_megabytes, err);
 }
 
+/* What is spelled as a key of --ddl. */
+static int read_keys(struct ddl__settings *s, struct ddl_error *err)
+{
+	struct ddl__options keys;
+	ddl__options_init(&keys);
+	const char *accuracy = environment("DDL_ACCURACY"), *trace = environment("DDL_TRACE");
+	if ((accuracy && ddl__options_set(&keys, "accuracy", accuracy, err) < 0) ||
+	    (trace && ddl__options_set(&s->options, "trace", trace, err) < 0))
+		return -EINVAL;
+	s->accuracy = (enum ddl_accuracy)keys.accuracy;
+	s->reproducible = -1;
+	return read_number("DDL_REPRODUCIBLE", 0, 1, &s->reproducible, err);
+}
+
 int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__settings *s, struct ddl_error *err)
 {
 	static const struct ddl_comm_options defaults = DDL_COMM_OPTIONS_INIT;
@@ -113,8 +127,7 @@ int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__setti
 	const char *mode = environment(DDL__MODE_ENV);
 	if (mode && ddl__options_parse(mode, &s->options, err) < 0)
 		return -EINVAL;
-	const char *trace = environment("DDL_TRACE");
-	if (trace && ddl__options_set(&s->options, "trace", trace, err) < 0)
+	if (read_keys(s, err) < 0)
 		return -EINVAL;
 	s->plan = o->plan ? o->plan : environment(DDL__PLAN_ENV);
 	s->transports = o->transports ? o->transports : environment("DDL_TRANSPORTS");

@@ -16,6 +16,8 @@ struct ddl__settings {
 	const char *interfaces;      /* NULL: by rule. Borrowed */
 	const char *tuning;          /* path of a tuning file, which rank 0 reads; NULL: none. Borrowed */
 	int timeout_ms;              /* at least 1 */
+	enum ddl_accuracy accuracy;  /* of reductions that do not say; AUTO: what the plan says */
+	int reproducible;            /* of all-reduces that do not say; -1: what the plan says */
 	int progress_threads;        /* 0 ... DDL__PROGRESS_MAX; -1: what the plan says */
 	const char *progress_cores;  /* see cores.h; NULL: by rule. Borrowed while the communicator is made */
 	int measure;                 /* 1: all-reduces are measured before the first is chosen */
@@ -27,7 +29,8 @@ struct ddl__settings {
 
 /*
  * Reads them. Environment: DDL_PLAN, DDL_MODE, DDL_TRANSPORTS, DDL_NET, DDL_TIMEOUT (seconds), DDL_PROGRESS, DDL_PROGRESS_CORES,
- * DDL_TRACE (folder), DDL_TUNE (file), DDL_MEASURE, DDL_STATS, DDL_TRACE_SIZE (MiB), DDL_DUMP_SIGNAL.
+ * DDL_TRACE (folder), DDL_TUNE (file), DDL_MEASURE, DDL_ACCURACY, DDL_REPRODUCIBLE, DDL_STATS,
+ * DDL_TRACE_SIZE (MiB), DDL_DUMP_SIGNAL.
  * Returns 0; -EINVAL with a sentence that names the variable and what it may be.
  */
 int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__settings *settings, struct ddl_error *err);

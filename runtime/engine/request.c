@@ -44,7 +44,9 @@ static void wire_text(const struct ddl__call *call, char *text, size_t size)
 	char chance[48] = "";
 	if (call->rounding == DDL_ROUND_STOCHASTIC)
 		snprintf(chance, sizeof(chance), ", stochastic with seed %llu", (unsigned long long)call->seed);
-	snprintf(text, size, "wire %s%s%s", name ? name : "unknown", chance, call->feedback ? ", error feedback" : "");
+	static const char *const accuracies[] = { "", ", fast", ", flat", ", exact" };
+	snprintf(text, size, "wire %s%s%s%s%s", name ? name : "unknown", call->accuracy < 4 ? accuracies[call->accuracy] : "",
+		 call->in_order ? ", reproducible" : "", chance, call->feedback ? ", error feedback" : "");
 }
 
 char *ddl__call_how(const struct ddl__call *call, char *text)

@@ -98,6 +98,11 @@ size_t ddl_type_size(enum ddl_type type)
 	return (size_t)type < sizeof(types) / sizeof(types[0]) ? types[type].size : 0;
 }
 
+int ddl__type_rounds(enum ddl_type type)
+{
+	return type == DDL_FLOAT64 || type == DDL_FLOAT32 || type == DDL_FLOAT16 || type == DDL_BFLOAT16;
+}
+
 const char *ddl__type_name(enum ddl_type type)
 {
 	return (size_t)type < sizeof(types) / sizeof(types[0]) ? types[type].name : NULL;

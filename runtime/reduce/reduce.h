@@ -36,7 +36,7 @@ struct ddl__kernels {
 	void (*finish)(void *dst, void *out, const void *wire, const void *src, size_t n, int ranks);
 	/* dst[j] = round(op(src[0], ..., src[n_src-1]) / ranks) for j < n_dst, complete as in finish; of elements in memory,
 	 * whatever the wire. All sources in one pass, accumulated in the accumulator type in the order given, rounded once.
-	 * 1 ... 64 of each; a dst may equal one of the sources exactly, no other overlap. ranks > 0.
+	 * Any number of each; a dst may equal one of the sources exactly, no other overlap. ranks > 0.
 	 * stream: the outputs will not be read again soon: stores that go past the caches, ordered before what the caller stores
 	 * next. Only where lines of all dst begin at the same element; else the stores are plain ones. */
 	void (*reduce_many)(void *const *dst, size_t n_dst, const void *const *src, size_t n_src, size_t n, int ranks, int stream);
@@ -92,6 +92,9 @@ void ddl__copy(void *dst, const void *src, size_t bytes, int stream);
 
 /* The wire that a type travels in when `wanted` is asked for: native unless it is float32. */
 enum ddl_wire ddl__wire_resolve(enum ddl_wire wanted, enum ddl_type type);
+
+/* Whether the type is one of floating point, so that reductions round. */
+int ddl__type_rounds(enum ddl_type type);
 
 /* Names of types and operations as the tools spell them: "f32", "sum"; NULL: unknown. */
 const char *ddl__type_name(enum ddl_type type);

@@ -121,6 +121,7 @@ void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout)
 	model->n_ranks = ranks_below(layout, layout->plan->root, model, &height);
 	model->n_levels = height + 1;
 	model->reduce_GBps = REDUCE_GBPS;
+	model->widen = 1;
 	double network = layout->link_Mbps ? layout->link_Mbps / 8000.0 : NETWORK_GBPS;
 	const struct ddl__options *options = &layout->plan->options;
 	memcpy(model->dims, options->dims, sizeof(model->dims));
@@ -136,6 +137,15 @@ void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout)
 	take_uplinks(&uplinks, layout->plan->root);
 	for (uint32_t l = 2; l < model->n_levels; l++)
 		model->level[l].uplink_GBps *= model->level[l - 1].ranks;
+}
+
+struct ddl__model ddl__model_on_wire(const struct ddl__model *model, double widen, double work)
+{
+	struct ddl__model own = *model;
+	own.widen = widen;
+	own.level[0].bandwidth_GBps /= widen;
+	own.reduce_GBps /= widen * work;
+	return own;
 }
 
 /*
@@ -321,7 +331,7 @@ double ddl__cost_exchange(const struct ddl__model *model, double bytes)
 	uint32_t top = level_of(model, model->n_ranks);
 	if (n < 2)
 		return 0;
-	if (n > DDL__SOURCES_MAX)
+	if (n > DDL__EXCHANGE_RANKS_MAX)
 		return ddl__cost_doubling(model, bytes);
 	return model->level[top].latency_us + (n - 1) * 2 * message_us(top) +
 	       ddl__model_transfer_us(model, top, n, (n - 1) * bytes) + ddl__model_reduce_us(model, (n - 1) * bytes);

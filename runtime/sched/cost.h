@@ -38,7 +38,8 @@ struct ddl__model {
 	uint32_t n_levels; /* at least 1 */
 	struct ddl__level level[DDL__LEVELS_MAX];
 	uint32_t n_ranks;             /* of all */
-	double reduce_GBps;           /* bytes that a rank reduces; 0: no time is counted for it */
+	double reduce_GBps;           /* bytes on the wire that a rank reduces; 0: no time is counted for it */
+	double widen;                 /* bytes in memory of what is one byte on the wire */
 	uint32_t dims[DDL__DIMS_MAX]; /* what the user gave for multiring */
 	uint32_t n_dims;              /* how many; 0: those of the tree */
 };
@@ -57,6 +58,12 @@ struct ddl__dimension {   /* of a multi-level algorithm */
  * narrow as a node's link: that rules out what would suffer, and costs those nothing that cross an uplink once.
  */
 void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout);
+
+/*
+ * The model where elements travel in `widen` times fewer bytes than they have in memory, and a rank's work on one takes `work` times as
+ * long: only links carry less then. What goes through memory takes as long as it did.
+ */
+struct ddl__model ddl__model_on_wire(const struct ddl__model *model, double widen, double work);
 
 /*
  * The dimensions of multiring: those that the user gave (of neighbours in ring order, as ddl__groups_from_dims() takes them), else

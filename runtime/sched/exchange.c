@@ -123,7 +123,7 @@ int ddl__build_exchange(const struct ddl__build *build, struct ddl__schedule **s
 	struct maker m = { .build = build, .n = (uint64_t)build->layout->n_ranks };
 	if (m.n == 1 || build->count == 0)
 		return ddl__build_ring(build, schedule);
-	if (m.n > DDL__SOURCES_MAX)
+	if (m.n > DDL__EXCHANGE_RANKS_MAX)
 		return ddl__build_doubling(build, schedule);
 	int rc = ddl__schedule_create((uint32_t)m.n - 1, &m.schedule);
 	if (rc < 0)

@@ -53,8 +53,9 @@ enum ddl__buffer {
 	DDL__BUFFERS = 3, /* how many there are */
 };
 
-#define DDL__NO_WAIT     UINT32_MAX
-#define DDL__SOURCES_MAX 64
+#define DDL__NO_WAIT            UINT32_MAX
+#define DDL__SOURCES_MAX        1024 /* of one reduction */
+#define DDL__EXCHANGE_RANKS_MAX 64   /* that send everything to each other */
 
 struct ddl__step {
 	uint8_t kind;       /* enum ddl__step_kind */
@@ -163,7 +164,7 @@ void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t
  *   direct         all-reduce: every chunk straight to its owner, the result straight to all
  *   knomial        all-reduce: reduced and broadcast along a tree of radix 4, for short messages
  *   exchange       all-reduce: everybody's input straight to everybody, for the shortest messages; doubling where there are more
- *                  ranks than DDL__SOURCES_MAX
+ *                  ranks than DDL__EXCHANGE_RANKS_MAX
  *   chain          broadcast: from the root along the ring order, pipelined
  *   ring_blocks    reduce-scatter, all-gather: the halves of ring, blocks of any size
  *   bruck          reduce-scatter, all-gather: ceil(log2 N) rounds, for short blocks

@@ -86,6 +86,45 @@ const char *ddl__algorithm_name(uint32_t id)
 	return "unknown algorithm";
 }
 
+/* Those that round each contribution once, and the result once, on a wire or in memory of few bits. */
+static bool is_flat(const struct ddl__algorithm *a, const struct ddl__need *need, uint32_t n_ranks)
+{
+	if (n_ranks <= 2 && a->collective == DDL__ALLREDUCE)
+		return true;
+	if (a->build == ddl__build_direct)
+		return !need->narrow;
+	return a->build == ddl__build_exchange && n_ranks <= DDL__EXCHANGE_RANKS_MAX;
+}
+
+/* Those that reduce in the order of ranks where the build asks for it, and round alike. */
+static bool is_in_order(const struct ddl__algorithm *a, const struct ddl__need *need, uint32_t n_ranks)
+{
+	return a->build == ddl__build_exchange && n_ranks <= DDL__EXCHANGE_RANKS_MAX && !need->rounds;
+}
+
+bool ddl__algorithm_keeps(const struct ddl__algorithm *algorithm, const struct ddl__need *need, uint32_t n_ranks)
+{
+	if (n_ranks < 2)
+		return true;
+	if (need->ring && need->rounds && strcmp(algorithm->name, "ring") != 0)
+		return false;
+	if (need->in_order && !is_in_order(algorithm, need, n_ranks))
+		return false;
+	return !need->flat || !(need->rounds || need->narrow) || is_flat(algorithm, need, n_ranks);
+}
+
+const char *ddl__algorithms_keeping(enum ddl__collective collective, const struct ddl__need *need, uint32_t n_ranks, char *list,
+				    size_t size)
+{
+	size_t used = (size_t)snprintf(list, size, "none");
+	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++)
+		if (a->collective == collective && used < size && ddl__algorithm_keeps(a, need, n_ranks)) {
+			used = strcmp(list, "none") == 0 ? 0 : used;
+			used += (size_t)snprintf(list + used, size - used, "%s%s", used ? ", " : "", a->name);
+		}
+	return list;
+}
+
 /* Reads the dimensions behind the colon of "multiring:4x8x8". */
 static int read_dims(const char *wanted, const char *text, struct ddl__candidate *candidate, struct ddl_error *err)
 {
@@ -229,7 +268,7 @@ static void rank_dims(struct ranking *ranking, struct ddl__candidate *candidate,
 	candidate->n_dims = depth;
 }
 
-size_t ddl__candidates(enum ddl__collective collective, const struct ddl__model *model, double bytes,
+size_t ddl__candidates(enum ddl__collective collective, const struct ddl__model *model, double bytes, const struct ddl__need *need,
 		       struct ddl__candidate *candidates)
 {
 	struct ddl__candidate split[SPLITS];
@@ -237,7 +276,7 @@ size_t ddl__candidates(enum ddl__collective collective, const struct ddl__model 
 	struct ranking best = { .model = model, .bytes = bytes, .at = split, .room = SPLITS };
 	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
 		struct ddl__candidate candidate = { .algorithm = a };
-		if (a->collective != collective || !a->cost)
+		if (a->collective != collective || !a->cost || !ddl__algorithm_keeps(a, need, model->n_ranks))
 			continue;
 		rank_in(&all, &candidate);
 		if (a->build == ddl__build_multiring && model->n_dims == 0)
@@ -253,12 +292,25 @@ const char *ddl__select_wanted(const struct ddl__options *options)
 	return options->mode == DDL__MODE_RING ? "ring" : options->n_dims ? "multiring" : NULL;
 }
 
-struct ddl__candidate ddl__select_cheapest(enum ddl__collective collective, const struct ddl__model *model, double bytes)
+int ddl__select_keeping(enum ddl__collective collective, const struct ddl__model *model, double bytes, const struct ddl__need *need,
+			struct ddl__candidate *candidate)
 {
 	struct ddl__candidate candidates[DDL__CANDIDATES_MAX], first = { .algorithm = ddl__algorithms };
-	size_t n = ddl__candidates(collective, model, bytes, candidates);
+	size_t n = ddl__candidates(collective, model, bytes, need, candidates);
 	ddl__select(collective, NULL, &first, NULL);
-	bool one_node = model->level[0].ranks == model->n_ranks;
+	const bool keeps = ddl__algorithm_keeps(first.algorithm, need, model->n_ranks);
+	const bool one_node = model->level[0].ranks == model->n_ranks;
 	double least = ddl__candidate_cost(&first, model, bytes) * (one_node ? 1 : CLEARLY);
-	return n > 0 && ddl__candidate_cost(&candidates[0], model, bytes) < least ? candidates[0] : first;
+	if (n == 0 && !keeps)
+		return -ENOENT;
+	*candidate = n > 0 && (!keeps || ddl__candidate_cost(&candidates[0], model, bytes) < least) ? candidates[0] : first;
+	return 0;
+}
+
+struct ddl__candidate ddl__select_cheapest(enum ddl__collective collective, const struct ddl__model *model, double bytes)
+{
+	const struct ddl__need none = { 0 };
+	struct ddl__candidate candidate = { .algorithm = ddl__algorithms };
+	ddl__select_keeping(collective, model, bytes, &none, &candidate);
+	return candidate;
 }

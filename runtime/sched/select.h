@@ -33,6 +33,21 @@ struct ddl__candidate { /* an algorithm, and of multiring the dimensions: "ring"
 	uint32_t n_dims;                    /* 0: those of the plan's options, else of its tree */
 };
 
+struct ddl__need {     /* what a choice must keep; all false: anything goes */
+	bool rounds;   /* elements travel in fewer bits than they have in memory */
+	bool narrow;   /* they have 16 bits in memory: partial results there are rounded */
+	bool flat;     /* each contribution may be rounded once, and the result once */
+	bool in_order; /* contributions are to be reduced in the order of ranks */
+	bool ring;     /* where the wire rounds only `ring` will do: others carry blocks in changing company */
+};
+
+/* Whether an algorithm keeps what is needed, however its schedule is cut. */
+bool ddl__algorithm_keeps(const struct ddl__algorithm *algorithm, const struct ddl__need *need, uint32_t n_ranks);
+
+/* The names of those of a collective that do: "direct, exchange"; "none". Writes size bytes at most, returns list. */
+const char *ddl__algorithms_keeping(enum ddl__collective collective, const struct ddl__need *need, uint32_t n_ranks, char *list,
+				    size_t size);
+
 /* "all-reduce", "broadcast", "barrier". Static. */
 const char *ddl__collective_name(enum ddl__collective collective);
 
@@ -67,11 +82,11 @@ int ddl__candidate_build(const struct ddl__candidate *candidate, struct ddl__bui
 double ddl__candidate_cost(const struct ddl__candidate *candidate, const struct ddl__model *model, double bytes);
 
 /*
- * What could carry out a collective of so many bytes on the wire: every algorithm of the table that has a cost, and multiring with
- * the most promising of the dimensions that the ranks can be split into. By predicted time, the least first. candidates: room for
+ * What could carry out a collective of so many bytes on the wire: every algorithm of the table that has a cost and keeps what is needed,
+ * and multiring with the most promising of the dimensions that the ranks can be split into. By predicted time, the least first. candidates: room for
  * DDL__CANDIDATES_MAX. Returns how many.
  */
-size_t ddl__candidates(enum ddl__collective collective, const struct ddl__model *model, double bytes,
+size_t ddl__candidates(enum ddl__collective collective, const struct ddl__model *model, double bytes, const struct ddl__need *need,
 		       struct ddl__candidate *candidates);
 
 /* What the plan's options say of all-reduce: "ring" for --ddl=ring, "multiring" where dims are given; NULL: a free choice. */
@@ -82,5 +97,9 @@ const char *ddl__select_wanted(const struct ddl__options *options);
  * none is clearly faster than it.
  */
 struct ddl__candidate ddl__select_cheapest(enum ddl__collective collective, const struct ddl__model *model, double bytes);
+
+/* The same among those that keep what is needed. -ENOENT: none does. */
+int ddl__select_keeping(enum ddl__collective collective, const struct ddl__model *model, double bytes, const struct ddl__need *need,
+			struct ddl__candidate *candidate);
 
 #endif

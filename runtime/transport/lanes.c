@@ -13,8 +13,8 @@
 #include "error.h"
 #include "mesh.h"
 
-_Static_assert(sizeof(struct ddl__call) == 96, "the call has no padding");
-_Static_assert(sizeof(struct ddl__lane) == 112, "the lane has no padding");
+_Static_assert(sizeof(struct ddl__call) == 104, "the call has no padding");
+_Static_assert(sizeof(struct ddl__lane) == 120, "the lane has no padding");
 
 /* Tables */
 

@@ -52,6 +52,8 @@ struct ddl__call {           /* the call a request was made by; compared between
 	uint64_t seed;       /* of random rounding; else 0 */
 	uint32_t rounding;   /* enum ddl_rounding; to nearest where the wire rounds nothing */
 	uint32_t feedback;   /* 1: errors are fed back */
+	uint32_t accuracy;   /* enum ddl_accuracy; 0: nothing said, or nothing is rounded anyway */
+	uint32_t in_order;   /* 1: contributions are reduced in the order of ranks */
 	uint32_t dims[DDL__CALL_DIMS]; /* of multiring, where they were chosen with it; the rest 0 */
 };
 

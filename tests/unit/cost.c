@@ -153,7 +153,7 @@ static void candidates_are_ranked_and_split_the_ranks_in_several_ways(void **sta
 {
 	struct ddl__candidate c[DDL__CANDIDATES_MAX];
 	struct ddl__model model = worked_example();
-	size_t n = ddl__candidates(DDL__ALLREDUCE, &model, 65536, c), splits = 0;
+	size_t n = ddl__candidates(DDL__ALLREDUCE, &model, 65536, &(const struct ddl__need){ 0 }, c), splits = 0;
 	for (size_t i = 0; i < n; i++) {
 		uint64_t product = 1;
 		for (uint32_t d = 0; d < c[i].n_dims; d++)
@@ -166,7 +166,7 @@ static void candidates_are_ranked_and_split_the_ranks_in_several_ways(void **sta
 	}
 	assert_int_equal(splits, 4);
 	model.n_ranks = 251; /* prime */
-	n = ddl__candidates(DDL__ALLREDUCE, &model, 65536, c);
+	n = ddl__candidates(DDL__ALLREDUCE, &model, 65536, &(const struct ddl__need){ 0 }, c);
 	for (size_t i = 0; i < n; i++)
 		assert_int_equal(c[i].n_dims, 0);
 }

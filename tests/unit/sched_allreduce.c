@@ -120,7 +120,7 @@ static struct cost cost_of_knomial(struct size z)
 /* One round; more ranks than a reduction takes at once: doubling. */
 static struct cost cost_of_exchange(struct size z)
 {
-	return z.n > DDL__SOURCES_MAX ? cost_of_doubling(z) : (struct cost){ 1, z.n * (z.n - 1) * z.s, (z.n - 1) * z.s };
+	return z.n > DDL__EXCHANGE_RANKS_MAX ? cost_of_doubling(z) : (struct cost){ 1, z.n * (z.n - 1) * z.s, (z.n - 1) * z.s };
 }
 
 static const struct {
