@@ -512,22 +512,3 @@ void ddl__check_poison(void *data, size_t size)
 {
 	memset(data, 0xfb, size); /* -2.6e36 in float32 and bfloat16, -65376 in float16, -2.6e288 in float64 */
 }
-
-uint64_t ddl__check_hash(uint64_t hash, const void *data, size_t size)
-{
-	const unsigned char *p = data;
-	uint64_t word;
-
-	for (; size >= sizeof(word); size -= sizeof(word), p += sizeof(word)) {
-		memcpy(&word, p, sizeof(word));
-		hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-		hash ^= hash >> 29;
-	}
-	if (size > 0) {
-		word = 0;
-		memcpy(&word, p, size);
-		hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-		hash ^= hash >> 29;
-	}
-	return hash ^ size;
-}

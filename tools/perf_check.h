@@ -61,7 +61,4 @@ int ddl__check_compare(const struct ddl__check *check, uint64_t tensor, const vo
 /* Fills a result's buffer with bytes that no reference expects (elements of 8 bits aside): what was not written shows. */
 void ddl__check_poison(void *data, size_t size);
 
-/* Goes on hashing data; any changed bit changes the hash. */
-uint64_t ddl__check_hash(uint64_t hash, const void *data, size_t size);
-
 #endif

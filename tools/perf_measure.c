@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "audit.h"
 #include "engine.h"
 #include "error.h"
 #include "perf_inside.h"
@@ -200,7 +201,7 @@ static int compare_ranks(struct ddl__perf *perf, const struct ddl__perf_row *row
 	int rc;
 
 	for (size_t i = 0; i < row->n; i++)
-		hash = ddl__check_hash(hash, perf->recv + perf->offsets[i], row->tensors[row->first + i].count * perf->type_size);
+		hash = ddl__audit_hash(hash, perf->recv + perf->offsets[i], row->tensors[row->first + i].count * perf->type_size);
 	rc = ddl_allreduce(&hash, &low, 1, DDL_INT64, DDL_MIN, comm);
 	if (rc == 0)
 		rc = ddl_allreduce(&hash, &high, 1, DDL_INT64, DDL_MAX, comm);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "audit.h"
 #include "choose.h"
 #include "error.h"
 #include "origin.h"
@@ -259,11 +260,19 @@ int ddl__ask_init(struct ddl_comm *comm, struct ddl__ask *ask, const struct ddl_
 		  struct ddl_request **request, struct ddl_error *err)
 {
 	struct ddl__candidate candidate = { 0 };
+	struct ddl_request *r;
 	int rc = ddl_comm_get_error(comm, err);
 	rc = rc ? rc : ddl__ask_check(comm, ask, err);
 	rc = rc ? rc : complete_call(comm, options, &ask->args.call, &candidate, err);
-	rc = rc ? rc : ddl__request_create(comm, &candidate, &ask->args, request, err);
-	if (rc == 0)
-		ddl__request_lay(*request, ask->send, ask->recv);
-	return rc;
+	rc = rc ? rc : ddl__request_create(comm, &candidate, &ask->args, &r, err);
+	if (rc < 0)
+		return rc;
+	ddl__request_lay(r, ask->send, ask->recv);
+	rc = comm->audit ? ddl__audited_open(r, err) : 0;
+	if (rc < 0) {
+		ddl__request_destroy(r);
+		return rc;
+	}
+	*request = r;
+	return 0;
 }

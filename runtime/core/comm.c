@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "audit.h"
 #include "boot.h"
 #include "cache.h"
 #include "engine.h"
@@ -313,6 +314,7 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 	memcpy(origin->job, boot->job, sizeof(origin->job));
 	memcpy(origin->secret, members.secret, sizeof(origin->secret));
 	const unsigned observe = members.observe;
+	origin->settings.check = members.check; /* parts go by what this one goes by */
 	origin->settings.plan = NULL;
 	origin->settings.progress_cores = NULL;
 	origin->settings.tuning = NULL; /* is of the whole job's shape */
@@ -326,6 +328,8 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 	ddl__state_show(c);
 	rc = boot->secret || !settings->measure ? 0 : ddl__measure(c, err); /* a part takes over what its parent knows */
 	rc = rc ? rc : start_observing(c, observe, err);
+	if (rc == 0 && ddl__audit_open(c, origin->settings.check) < 0)
+		rc = ddl__error_memory(err);
 	if (rc < 0) {
 		ddl_comm_destroy(c);
 		return rc;
@@ -414,6 +418,7 @@ void ddl_comm_destroy(struct ddl_comm *comm)
 {
 	if (!comm || atomic_load(&comm->forked))
 		return;
+	ddl__audit_report(comm);
 	ddl__report(comm);
 	ddl__process_leave(comm);
 	if (comm->layout)
@@ -424,6 +429,7 @@ void ddl_comm_destroy(struct ddl_comm *comm)
 		if (comm->requests[i])
 			ddl__request_destroy(
 				comm->requests[i]); /* the caller forgot it; its lanes must not outlive the transports */
+	ddl__audit_close(comm);
 	ddl__trace_close(comm->trace);
 	for (size_t t = 0; t < comm->n_transports; t++)
 		comm->transports[t]->ops->close(comm->transports[t]);

@@ -42,6 +42,7 @@ static int publish_rank(struct ddl__boot *boot, const struct ddl__settings *sett
 	rc = rc ? rc : ddl__blob_add(&blob, "digest", &digest, settings->plan ? sizeof(digest) : 0);
 	rc = rc ? rc : ddl__blob_add(&blob, "facts", text, strlen(text));
 	rc = rc ? rc : ddl__blob_add(&blob, "observe", &observe, observe ? sizeof(observe) : 0);
+	rc = rc ? rc : ddl__blob_add(&blob, "check", &settings->check, settings->check ? sizeof(settings->check) : 0);
 	for (size_t t = 0; rc == 0 && t < n_transports; t++) {
 		size_t size = sizeof(buffer);
 		rc = transports[t]->ops->address(transports[t], buffer, &size);
@@ -95,6 +96,21 @@ static int publish_job(struct ddl__boot *boot, const struct ddl__settings *setti
 	return rc;
 }
 
+/* What one rank wants to see is done on all. */
+static void take_wishes(struct ddl__members *m, const void *blob, size_t size)
+{
+	const void *found;
+	size_t found_size;
+	uint32_t observe = 0;
+	uint64_t check = 0;
+	if (ddl__blob_find(blob, size, "observe", &found, &found_size) == 0 && found_size == sizeof(observe))
+		memcpy(&observe, found, sizeof(observe));
+	if (ddl__blob_find(blob, size, "check", &found, &found_size) == 0 && found_size == sizeof(check))
+		memcpy(&check, found, sizeof(check));
+	m->observe |= observe;
+	m->check = check > m->check ? check : m->check;
+}
+
 /* Reads one rank's blob; its facts are decoded into `told` and its place kept, its protocol and digest compared. */
 static int read_rank(struct ddl__members *m, int rank, struct ddl__facts *told, const void *plan, size_t plan_size,
 		     struct ddl_error *err)
@@ -119,12 +135,7 @@ static int read_rank(struct ddl__members *m, int rank, struct ddl__facts *told, 
 		return ddl__error_set(err, -EBADMSG, "rank %d published facts that cannot be read: %s", rank, why.text);
 	if (ddl__place_init(&m->places[rank], told) < 0)
 		return out_of_memory(err);
-	const void *observe;
-	size_t observe_size;
-	uint32_t wants = 0;
-	if (ddl__blob_find(blob, size, "observe", &observe, &observe_size) == 0 && observe_size == sizeof(wants))
-		memcpy(&wants, observe, sizeof(wants));
-	m->observe |= wants;
+	take_wishes(m, blob, size);
 	uint64_t theirs = 0;
 	if (digest_size == sizeof(theirs))
 		memcpy(&theirs, digest, sizeof(theirs));

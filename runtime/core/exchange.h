@@ -21,6 +21,7 @@ struct ddl__members {                     /* what is known after the exchange */
 	struct ddl__tuning *tuning;       /* rank 0's; NULL: it has none. Owned */
 	int size;                         /* ranks */
 	uint32_t observe;                 /* bits of enum ddl__observe that any rank wants */
+	uint64_t check;                   /* the largest share of starts that any rank wants to be compared */
 	uint8_t secret[DDL__SECRET_SIZE]; /* of the job */
 };
 

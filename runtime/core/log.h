@@ -6,6 +6,7 @@
 #define DDL_CORE_LOG_H
 
 enum ddl__log_level {
+	DDL__LOG_ASKED = -1,  /* what somebody asked for by a variable of its own: always told */
 	DDL__LOG_ERROR = 0,   /* a call fails because of it */
 	DDL__LOG_WARNING = 1, /* it works, but not as asked */
 	DDL__LOG_INFO = 2,    /* once a communicator; failures, which the caller is told of anyway */

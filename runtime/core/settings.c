@@ -87,6 +87,24 @@ static int read_dump_signal(int *number, struct ddl_error *err)
 				      ddl__error_word(word, sizeof(word), text, strlen(text)));
 }
 
+/* DDL_CHECK: a share, 0.01 or 1e-2; 0 and nothing: none. */
+static int read_check(uint64_t *check, struct ddl_error *err)
+{
+	const char *text = environment("DDL_CHECK");
+	char *end, word[64];
+	*check = 0;
+	if (!text)
+		return 0;
+	double share = strtod(text, &end);
+	if (end == text || *end || !(share >= 0 && share <= 1))
+		return ddl__error_set(
+			err, -EINVAL,
+			"DDL_CHECK=%s is not a number from 0 to 1: give the share of the starts to check, such as 0.01",
+			ddl__error_word(word, sizeof(word), text, strlen(text)));
+	*check = share >= 1 - 0x1p-53 ? UINT64_MAX : (uint64_t)(share * 0x1p64);
+	return 0;
+}
+
 /* What tells people what goes on. */
 static int read_observation(struct ddl__settings *s, struct ddl_error *err)
 {
@@ -94,6 +112,7 @@ static int read_observation(struct ddl__settings *s, struct ddl_error *err)
 	s->stats_file[0] = '\0';
 	s->trace_megabytes = TRACE_MIB_DEFAULT;
 	int rc = read_stats(s, err);
+	rc = rc ? rc : read_check(&s->check, err);
 	rc = rc ? rc : read_dump_signal(&s->dump_signal, err);
 	return rc ? rc : read_number("DDL_TRACE_SIZE", 1, TRACE_MIB_MAX, &s->trace_megabytes, err);
 }

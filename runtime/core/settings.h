@@ -23,6 +23,7 @@ struct ddl__settings {
 	int measure;                 /* 1: all-reduces are measured before the first is chosen */
 	unsigned observe;            /* bits of enum ddl__observe: statistics, which ones, and a trace */
 	char stats_file[256];        /* where rank 0 writes them; "": on the standard error stream */
+	uint64_t check;              /* share of the starts that are compared, in units of 2^-64; UINT64_MAX: all */
 	int trace_megabytes;         /* of spans that are kept */
 	int dump_signal;             /* that asks for a hang dump; 0 none */
 };
@@ -30,7 +31,7 @@ struct ddl__settings {
 /*
  * Reads them. Environment: DDL_PLAN, DDL_MODE, DDL_TRANSPORTS, DDL_NET, DDL_TIMEOUT (seconds), DDL_PROGRESS, DDL_PROGRESS_CORES,
  * DDL_TRACE (folder), DDL_TUNE (file), DDL_MEASURE, DDL_ACCURACY, DDL_REPRODUCIBLE, DDL_STATS,
- * DDL_TRACE_SIZE (MiB), DDL_DUMP_SIGNAL.
+ * DDL_TRACE_SIZE (MiB), DDL_DUMP_SIGNAL, DDL_CHECK.
  * Returns 0; -EINVAL with a sentence that names the variable and what it may be.
  */
 int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__settings *settings, struct ddl_error *err);

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 
+#include "audit.h"
 #include "engine.h"
 #include "error.h"
 
@@ -11,7 +12,7 @@ int ddl_request_set_buffers(struct ddl_request *request, const void *send, void 
 {
 	const uintptr_t in = (uintptr_t)send, out = (uintptr_t)recv;
 	const size_t send_bytes = request->send_bytes, recv_bytes = request->recv_bytes;
-	if (atomic_load(&request->active))
+	if (atomic_load(&request->active) || (request->audited && ddl__audited_finish(request, false) != 1))
 		return ddl__error_set(err, -EBUSY, "the request is active: wait for it, then give it other buffers");
 	if ((send_bytes && !send) || (recv_bytes && !recv))
 		return ddl__error_set(err, -EINVAL, "the %s buffer is NULL, and the request needs %zu bytes there",
@@ -34,6 +35,8 @@ int ddl_start(struct ddl_request *request)
 		return rc;
 	if (atomic_load(&request->active))
 		return -EINVAL;
+	if (request->audited && (rc = ddl__audited_start(request)) < 0)
+		return rc;
 	if (request->watch)
 		request->started_ns = ddl__now_ns();
 	atomic_store_explicit(&request->moved_ns, ddl__coarse_ns(), memory_order_relaxed);
@@ -58,7 +61,7 @@ static bool settled(void *context)
 	return false;
 }
 
-int ddl_test(struct ddl_request *request)
+static int test(struct ddl_request *request)
 {
 	int rc = state(request);
 	if (rc)
@@ -73,11 +76,19 @@ int ddl_test(struct ddl_request *request)
 	return state(request);
 }
 
+int ddl_test(struct ddl_request *request)
+{
+	int rc = test(request);
+	return rc == 1 && request->audited ? ddl__audited_finish(request, false) : rc;
+}
+
 int ddl_wait(struct ddl_request *request)
 {
 	if (!state(request))
 		ddl__engine_wait(request->comm, settled, request, 0, false);
 	int rc = state(request);
+	if (rc > 0 && request->audited)
+		rc = ddl__audited_finish(request, true);
 	return rc < 0 ? rc : 0;
 }
 
@@ -85,7 +96,7 @@ int ddl_request_free(struct ddl_request *request)
 {
 	if (!request || atomic_load(&request->comm->forked))
 		return 0;
-	if (atomic_load(&request->active)) {
+	if (atomic_load(&request->active) || (request->audited && ddl__audited_active(request))) {
 		if (!atomic_load(&request->comm->failed))
 			return -EINVAL;
 		ddl__engine_settle(request->comm);

@@ -54,6 +54,8 @@ struct ddl__stats;    /* stats.h */
 struct ddl__watch;    /* stats.h */
 struct ddl__state;    /* state.h */
 struct ddl__rounding; /* rounding.h */
+struct ddl__audit;    /* core/audit.h */
+struct ddl__audited;  /* core/audit.h */
 
 struct ddl__shared {                      /* where a buffer lies in memory that the node's other processes can map */
 	const struct ddl__window *window; /* NULL: in none */
@@ -90,6 +92,7 @@ struct ddl_request {
 	uint64_t starts;                    /* so far; as many on every rank that takes part, when it comes to the same start */
 	void *scratch;                      /* owned; NULL: none */
 	struct ddl__rounding *rounding;     /* owned; NULL: to nearest, and nothing is fed back */
+	struct ddl__audited *audited;       /* owned; NULL: not compared, see core/audit.h */
 	const struct ddl__kernels *kernels; /* static */
 	struct ddl__schedule *schedule;     /* owned */
 	struct ddl__lane_state *lanes;      /* schedule->n_lanes */
@@ -167,6 +170,7 @@ struct ddl_comm {
 	struct ddl__stats *stats;     /* owned; NULL: none */
 	unsigned observe;             /* bits of enum ddl__observe; the same on all ranks */
 	bool watching;                /* requests that are made are watched */
+	struct ddl__audit *audit;     /* owned; NULL: nothing is compared */
 	struct ddl__state *state;     /* what others may read; never NULL */
 	int state_fd;                 /* its memfd; -1: nobody can read it */
 	bool asked_to_dump;           /* dump_signal.h was opened */

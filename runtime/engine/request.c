@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "audit.h"
 #include "channel.h"
 #include "engine.h"
 #include "error.h"
@@ -305,6 +306,7 @@ void ddl__request_keep(struct ddl_request *request)
 void ddl__request_destroy(struct ddl_request *request)
 {
 	struct ddl_comm *comm = request->comm;
+	ddl__audited_close(request);
 	pthread_mutex_lock(&comm->lock);
 	if (request->channel)
 		ddl__channel_leave(request);

@@ -78,7 +78,12 @@ struct ddl__loop_world {
 	struct loop **loops; /* n_ranks; NULL: not open */
 	bool *dead;          /* n_ranks */
 	_Atomic uint32_t one_in;
-	_Atomic uint64_t state;               /* of the jitter */
+	_Atomic uint64_t state; /* of the jitter */
+	struct {
+		atomic_bool on;          /* what follows is set */
+		int from, to;            /* ranks */
+		uint32_t request, slice; /* of the lane; of all it ever sends */
+	} damage;
 	struct ddl__loop_world *parts, *next; /* worlds split from this one; under its lock */
 	uint64_t number;                      /* a part: which split made it */
 	int color;                            /* a part: of its ranks */
@@ -136,6 +141,15 @@ void ddl__loop_world_jitter(struct ddl__loop_world *world, uint32_t one_in, uint
 {
 	atomic_store(&world->state, seed);
 	atomic_store(&world->one_in, one_in);
+}
+
+void ddl__loop_world_damage(struct ddl__loop_world *world, int from, int to, uint32_t request, uint32_t slice)
+{
+	world->damage.from = from;
+	world->damage.to = to;
+	world->damage.request = request;
+	world->damage.slice = slice;
+	atomic_store(&world->damage.on, true);
 }
 
 /* Whether a look at a slot shall say "not yet". Never once the peer said goodbye: what it sent before has landed. */
@@ -463,11 +477,20 @@ static void wake(struct ddl__loop_world *world, int rank)
 	pthread_mutex_unlock(&world->lock);
 }
 
+static bool is_damaged(const struct channel *c, struct ddl__loop_world *world, unsigned number)
+{
+	return atomic_load(&world->damage.on) && world->damage.from == c->sender && world->damage.to == c->receiver &&
+	       world->damage.request == c->lane.request && world->damage.slice == number;
+}
+
 static void tx_send(struct ddl__tx *tx, size_t bytes)
 {
 	struct tx *t = (struct tx *)tx;
 	struct channel *c = t->channel;
-	c->bytes[atomic_load(&c->sent) % c->lane.slots] = bytes;
+	const unsigned number = atomic_load(&c->sent), slot = number % c->lane.slots;
+	c->bytes[slot] = bytes;
+	if (is_damaged(c, t->loop->world, number) && bytes)
+		c->slots[(size_t)slot * c->lane.slot_bytes + bytes - 1] ^= 0x08;
 	atomic_fetch_add(&c->sent, 1);
 	wake(t->loop->world, t->peer);
 }

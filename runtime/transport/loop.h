@@ -23,4 +23,7 @@ void ddl__loop_world_jitter(struct ddl__loop_world *world, uint32_t one_in, uint
 /* The rank is dead: every other rank that has a lane with it is told so (-ECONNRESET), nothing of it arrives any more. */
 void ddl__loop_world_kill(struct ddl__loop_world *world, int rank);
 
+/* One bit of what that request sends from a rank to another is turned: in the last byte of slice number `slice`, from 0. */
+void ddl__loop_world_damage(struct ddl__loop_world *world, int from, int to, uint32_t request, uint32_t slice);
+
 #endif
