@@ -15,6 +15,7 @@
 
 #include "boot.h"
 #include "facts.h"
+#include "info.h"
 #include "plan.h"
 #include "reduce.h"
 #include "select.h"
@@ -25,6 +26,7 @@
 
 static const struct ddl__help help[] = {
 	{ "--json", "one JSON object" },
+	{ "--alone", "asks no other rank; else all ranks of a step must run it" },
 	{ "--help", "this text" },
 	{ NULL, NULL },
 };
@@ -237,7 +239,7 @@ static json_t *make_node(void)
 	return node ? node : json_object();
 }
 
-static json_t *make_info(void)
+static json_t *make_info(bool alone)
 {
 	json_t *info = json_pack("{ss}", "version", ddl_version());
 
@@ -254,6 +256,7 @@ static json_t *make_info(void)
 	json_object_set_new(info, "operations", make_choices(ddl__ops));
 	json_object_set_new(info, "slurm", make_slurm());
 	json_object_set_new(info, "node", make_node());
+	json_object_set_new(info, "ranks", ddl__info_ranks(alone));
 	return info;
 }
 
@@ -353,33 +356,37 @@ static void print_info(const json_t *info)
 	print_rows(info, "operations", "Operations");
 	print_slurm(json_object_get(info, "slurm"));
 	print_node(json_object_get(info, "node"));
+	ddl__info_print_ranks(json_object_get(info, "ranks"));
 }
 
 int ddl_tool_info(int argc, char **argv)
 {
 	static const struct option long_options[] = {
 		{ "json", no_argument, NULL, 'j' },
+		{ "alone", no_argument, NULL, 'a' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int json = 0, option, status = DDL__EXIT_GOOD;
+	bool alone = false;
 	json_t *info;
 
 	optind = 1;
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1) {
 		if (option == 'h') {
-			ddl__help_print(stdout, "ddl info [--json]",
+			ddl__help_print(stdout, "ddl info [--json] [--alone]",
 					"Shows what this installation has and what it sees of this machine.", help);
 			return DDL__EXIT_GOOD;
 		}
-		if (option != 'j')
+		if (option != 'j' && option != 'a')
 			return ddl__usage_getopt(TOOL, option, optind, argv);
-		json = 1;
+		json = json || option == 'j';
+		alone = alone || option == 'a';
 	}
 	if (optind < argc)
 		return ddl__usage(TOOL, "'%.60s' is too much; `ddl info` takes no arguments", argv[optind]);
-	info = make_info();
+	info = make_info(alone);
 	if (!info)
 		return ddl__failed(TOOL, "no memory");
 	if (!json)

@@ -114,6 +114,29 @@ assert any(i["loopback"] for i in info["node"]["interfaces"])
 assert info["node"]["cpus"] >= 1'
 }
 
+@test "info shows what serves each rank, and why nothing does" {
+	run -0 "$ddl" info
+	grep -q "^  none: ddl_test and ddl_wait make progress" <<<"$output"
+	DDL_PROGRESS=1 run -0 "$ddl" info
+	grep -q "^  this process is no rank" <<<"$output"
+	"$ddl" info | grep -q ", with PMIx$" || skip "built without PMIx"
+	cpu=$(taskset -cp $$ | grep -oE '[0-9]+$')
+	DDL_PROGRESS=1 run -0 "$ddl" run -n 2 taskset -c "$cpu" "$ddl" info
+	[ "$(grep -cE "^\[0\]   rank [01] .*, hardware threads $cpu: not bound: the process may use a single hardware thread" <<<"$output")" = 2 ]
+	DDL_PROGRESS=2 DDL_PROGRESS_CORES=$cpu run -0 "$ddl" run -n 2 "$ddl" info --json
+	sed -n 's/^\[0\] //p' <<<"$output" | python3 -c "
+import json, sys
+rows = json.load(sys.stdin)['ranks']['rows']
+assert [(r['rank'], r['cpus']) for r in rows] == [(0, [$cpu]), (1, [$cpu])], rows
+assert all('as DDL_PROGRESS_CORES says' in r['service'] for r in rows), rows"
+	DDL_PROGRESS=1 DDL_PROGRESS_CORES=none run -0 "$ddl" run -n 2 "$ddl" info
+	[ "$(grep -c "^\[0\]   rank .* not bound, as DDL_PROGRESS_CORES=none says" <<<"$output")" = 2 ]
+	DDL_PROGRESS=1 DDL_PROGRESS_CORES=16383 run -0 "$ddl" run -n 2 "$ddl" info
+	grep -q "^\[0\]   DDL_PROGRESS_CORES=16383: this process may use none of these hardware threads" <<<"$output"
+	DDL_PROGRESS=1 run -0 "$ddl" run -n 2 "$ddl" info --alone
+	grep -q "^\[0\]   not asked, as --alone says" <<<"$output"
+}
+
 @test "info finds the plugin that was installed beside the command" {
 	mkdir -p "$BATS_TEST_TMPDIR"/own/{bin,lib/x86_64-linux-gnu/slurm}
 	cp "$ddl" "$BATS_TEST_TMPDIR/own/bin/ddl"
