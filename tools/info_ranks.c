@@ -2,8 +2,8 @@
 /*
  * info_ranks.c - which core serves which rank: found out by making the communicator that a program of this step would make.
  *
- * Only where service threads are wanted, and where there is a PMIx server: a program that was started alone has no ranks to ask. All
- * of them must take part, so the deadline is short; rank 0 is told of all, the others of themselves.
+ * Only where service threads are wanted, and where there is a PMIx server: a program that was started alone has no ranks to ask.
+ * All of them must take part, so the deadline is short; rank 0 is told of all, the others of themselves.
  */
 #include <stdlib.h>
 #include <string.h>

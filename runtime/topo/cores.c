@@ -2,8 +2,8 @@
 /*
  * cores.c - see cores.h.
  *
- * Everything it takes is in sysfs and in what ranks tell of themselves anyway; a library that knows more of machines would have to be
- * told of the other ranks' masks all the same.
+ * Everything it takes is in sysfs and in what ranks tell of themselves anyway; a library that knows more of machines would have to
+ * be told of the other ranks' masks all the same.
  */
 #include "cores.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cores.h - which hardware threads a rank's service threads run on: chosen among those that the rank may use, and known beforehand of
- * all ranks of the machine, since each publishes what it may use.
+ * cores.h - which hardware threads a rank's service threads run on: chosen among those that the rank may use, and known beforehand
+ * of all ranks of the machine, since each publishes what it may use.
  *
  * Numbers are those of the kernel, as taskset and /proc use them. A core goes by its lowest hardware thread.
  */
@@ -57,13 +57,13 @@ struct ddl__cores {                        /* what was chosen */
 void ddl__lie_read(const char *root, const struct ddl__cpus *cpus, struct ddl__lie *lie);
 
 /*
- * Chooses for rank `me` of the n of its machine, each of which has up to `threads` (1 ... DDL__PROGRESS_MAX) service threads. The same
- * on whatever rank it is called: ranks choose one after the other.
+ * Chooses for rank `me` of the n of its machine, each of which has up to `threads` (1 ... DDL__PROGRESS_MAX) service threads.
+ * The same on whatever rank it is called: ranks choose one after the other.
  *
  * A rank's share of a core is one over the ranks that may use it. Where the shares make up a core for the program and one more,
  * that one is set aside, as many as asked for and as there are; where cores do not suffice, hardware threads are counted the same
- * way, and else the thread is not bound. Taken are, in this order: those that are taken least, those that the fewest ranks may use,
- * those on the NUMA node of the rail, the last.
+ * way, and else the thread is not bound. Taken are, in this order: those that are taken least, those that the fewest ranks may
+ * use, those on the NUMA node of the rail, the last.
  * Returns 0 or -ENOMEM.
  */
 int ddl__cores_choose(const struct ddl__lie *lie, const struct ddl__serving *ranks, size_t n, size_t me, uint32_t threads,
@@ -73,8 +73,8 @@ int ddl__cores_choose(const struct ddl__lie *lie, const struct ddl__serving *ran
 char *ddl__cores_text(const struct ddl__cores *cores, char *text);
 
 /*
- * Reads what DDL_PROGRESS_CORES may be: "auto" (or NULL), "none", or a list such as 3,7-8, which serves a whole node: named are those of
- * it that the process may use. named is empty but for a list.
+ * Reads what DDL_PROGRESS_CORES may be: "auto" (or NULL), "none", or a list such as 3,7-8, which serves a whole node: named are
+ * those of it that the process may use. named is empty but for a list.
  * -EINVAL with a sentence, also where the process may use none of the list.
  */
 int ddl__cores_named(const char *text, const struct ddl__cpus *may, struct ddl__cpus *named, struct ddl_error *err);

@@ -24,7 +24,7 @@ enum { RANKS_MAX = 16, SINGLE = 1, PAIRS = 2, HALVES = 3 };
 struct row {
 	const char *name;
 	int lie;                      /* SINGLE: a core a hardware thread; PAIRS: 2i and 2i+1 share one; HALVES: i and i+8 do.
-				       * The upper half of the cores is NUMA node 1 of 0 and 1; there are 8 of HALVES, else 16 threads */
+				       * The upper half of the cores is NUMA node 1 */
 	uint32_t threads;             /* service threads of each rank */
 	int numa;                     /* of the rail */
 	const char *may[RANKS_MAX];   /* what each rank may use; NULL ends them */
