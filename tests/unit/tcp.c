@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tcp.c - lanes over TCP: what every transport must do, and what is TCP's own. */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
 #include "transport.h"
 
 #define OPS (&ddl__transport_tcp)
@@ -108,6 +111,28 @@ static void test_sockets_that_take_little_lose_nothing(void **state)
 	until(&world, flows_step, &flows);
 	for (size_t i = 0; i < flows.n; i++)
 		flow_close(&flows.flow[i]);
+	leave(&world);
+}
+
+static void test_nothing_is_paced_within_a_machine(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 2, 100);
+	static struct flows flows;
+	struct world world;
+
+	world_open(&world, OPS, 2);
+	flows.n = 1;
+	flows.flow[0] = flow_open(&world, 0, 1, &lane, 10);
+	until(&world, has_credit, flows.flow[0].tx);
+	for (int i = 0; i < 2; i++) {
+		char name[16] = "";
+		socklen_t size = sizeof(name);
+
+		assert_int_equal(getsockopt(link_of(&world, i, !i)->stream->fd, IPPROTO_TCP, TCP_CONGESTION, name, &size), 0);
+		assert_string_equal(name, "reno");
+	}
+	until(&world, flows_step, &flows);
+	flow_close(&flows.flow[0]);
 	leave(&world);
 }
 
@@ -289,6 +314,7 @@ int main(void)
 		CASE(test_loopback_reaches_nobody_on_another_machine),
 		CASE(test_ipv6),
 		CASE(test_sockets_that_take_little_lose_nothing),
+		CASE(test_nothing_is_paced_within_a_machine),
 		CASE(test_an_urgent_lane_overtakes_what_waits),
 		CASE(test_one_that_left_before_it_got_all_is_lost),
 		CASE(test_a_lane_closed_amid_a_slice_loses_the_rest),
