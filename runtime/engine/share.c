@@ -5,13 +5,6 @@
 #include "mem.h"
 #include "shape.h"
 
-/*
- * From this size on buffers are not in the caches, and a copy through a slot, which is, takes no longer than the kernel's from
- * and to memory that is not: two processes over the loopback, 64 MiB, 15 ms through slots, 24 without; 256 KiB to 4 MiB, the other
- * way round by up to a tenth, and a third of the time in user space.
- */
-enum { BORROW_BYTES_END = 8 * 1024 * 1024 };
-
 static bool permits(const struct ddl__schedule *schedule)
 {
 	for (uint32_t l = 0; l < schedule->n_lanes; l++)
@@ -31,8 +24,7 @@ void ddl__share_init(struct ddl_request *request, const struct ddl__build *build
 	}
 	request->shares = k->type_bytes == k->wire_bytes &&
 			  request->schedule->slice_elements * k->wire_bytes >= DDL__LEND_BYTES_MIN && permits(request->schedule);
-	request->borrows = request->shares && request->call.wire == DDL_WIRE_NATIVE && request->send_bytes < BORROW_BYTES_END &&
-			   request->recv_bytes < BORROW_BYTES_END;
+	request->borrows = request->shares && request->call.wire == DDL_WIRE_NATIVE;
 }
 
 static struct ddl__shared find(const struct ddl_comm *comm, const void *buffer, size_t bytes)
