@@ -21,7 +21,7 @@ OPTIONS     = -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DCMAKE_INSTALL_SYSCONFDIR=$(SYSC
 	      -DDDL_SPANK=$(call found,slurm/spank.h) -DDDL_PMIX=$(call packaged,pmix) \
 	      -DDDL_TESTS=$(call packaged,cmocka) $(CMAKE_ARGS)
 
-.PHONY: all configure install check check-long bench bench-node bench-network demo fmt lint deps clean distclean help
+.PHONY: all configure install check check-long bench bench-node bench-network bench-precision demo fmt lint deps clean distclean help
 .DEFAULT_GOAL := all
 
 all: configure                  ## builds everything into build/
@@ -46,7 +46,7 @@ check-long:                     ## the same, then the long ones: fuzzing and wha
 	@scripts/install-deps build cluster test lint long
 	@scripts/check --jobs $(JOBS) --build $(BUILD) --ci --long
 
-bench: bench-node bench-network ## every benchmark in its short form, against the peers that are here (FETCH=1: also Intel's, from PyPI)
+bench: bench-node bench-network bench-precision ## every benchmark in its short form, against the peers that are here (FETCH=1: also Intel's, from PyPI)
 
 bench-node: all                 ## all-reduce inside one node: ours, the peers, the memory's limit (bench/README.md)
 	@scripts/install-deps bench || echo "make: bench goes on with the peers that are here" >&2
@@ -55,6 +55,10 @@ bench-node: all                 ## all-reduce inside one node: ours, the peers, 
 bench-network: all              ## all-reduce between hosts in network namespaces, and over the loopback; as root (bench/README.md)
 	@scripts/install-deps bench || echo "make: bench goes on with the peers that are here" >&2
 	@python3 bench/network.py --build $(BUILD) $(if $(FETCH),--fetch) $(BENCH_ARGS)
+
+bench-precision: all            ## what low precision saves between hosts (as root), and its errors with up to 256 ranks (bench/README.md)
+	@scripts/install-deps bench || echo "make: bench goes on with what is here" >&2
+	@python3 bench/precision.py --build $(BUILD) $(BENCH_ARGS)
 
 demo:                           ## a Slurm cluster on this machine, a job with --ddl=multiring, the traffic on its uplinks
 	@scripts/demo --jobs $(JOBS) --build $(BUILD)

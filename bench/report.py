@@ -141,11 +141,13 @@ def gnuplot_script(rows, svg, heading):
 
 def plot(rows, svg, heading):
     """Writes the SVG. Returns "" or why not."""
+    return draw(gnuplot_script(rows, svg, heading), svg) if rows else "no plot: nothing was measured"
+
+
+def draw(script, svg):
+    """Has gnuplot carry out a script that writes the SVG. Returns "" or why not."""
     if not shutil.which("gnuplot"):
         return "no plot: gnuplot is not here; Debian: gnuplot-nox"
-    if not rows:
-        return "no plot: nothing was measured"
-    script = gnuplot_script(rows, svg, heading)
     try:
         done = subprocess.run(["gnuplot"], input=script.encode(), capture_output=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:

@@ -25,6 +25,7 @@ import contestants  # noqa: E402 (the path comes first)
 import fabric  # noqa: E402
 import network  # noqa: E402
 import node  # noqa: E402
+import precision  # noqa: E402
 import report  # noqa: E402
 import rounds  # noqa: E402
 from contestants import Case, Contestant, Failure  # noqa: E402
@@ -434,6 +435,44 @@ class Contestants(unittest.TestCase):
     def test_a_wheel_cannot_write_elsewhere(self):
         with self.assertRaisesRegex(Failure, "outside"):
             contestants.unpack(self.wheel({"../../evil": "x"}), os.path.join(WORK, "root2"))
+
+
+class Precision(unittest.TestCase):
+    def test_ratios_are_of_one_round_and_the_median_over_the_rounds(self):
+        def one(us, sent):
+            return {"median_us": us, "algorithm": "ring", "starts": 4}, sent
+
+        figures = {"native": [one(100.0, 1000), one(300.0, 1000), one(100.0, 1000)]}
+        for wire in precision.WIRES[1:]:
+            figures[wire] = [one(50.0, 500), one(100.0, 510), one(25.0, 490)]
+        rows = {r["what"]: r for r in precision.network_rows(1 << 20, figures)}
+        self.assertEqual(rows["speedup bf16 wire"]["ratio"], 3.0)
+        self.assertEqual(rows["bytes i8 wire"]["ratio"], 0.5)
+        self.assertEqual(rows["speedup f16 wire"]["bytes"], 1 << 20)
+        self.assertIn("speedup bf16 wire", precision.table(list(rows.values())))
+
+    def test_flat_errors_stay_and_those_of_a_ring_grow(self):
+        build = os.environ.get("DDL_BUILD", "")
+        if not os.path.exists(os.path.join(build, "bench", "precision-error")):
+            self.skipTest("DDL_BUILD names no folder that ddl was built in")
+        a = precision.parse_arguments(["--build", build, "--ranks", "4,32"])
+        rows = precision.measure_errors(a)
+        rms = {(r["what"], r["ranks"]): r["rms"] for r in rows}
+        for suffix in ("", " f16 wire", " i8 wire", ", stochastic", " i8 wire, stochastic"):
+            self.assertLess(rms[("error flat" + suffix, 32)], 1.3 * rms[("error flat" + suffix, 4)])
+            self.assertGreater(rms[("error ring" + suffix, 32)], 2 * rms[("error ring" + suffix, 4)])
+            self.assertGreater(rms[("error multiring" + suffix, 32)], rms[("error flat" + suffix, 32)])
+        if shutil.which("gnuplot"):
+            svg = os.path.join(WORK, "p.svg")
+            self.assertEqual(report.draw(precision.error_plot(rows, svg), svg), "")
+            text = xml.dom.minidom.parse(svg).toxml()
+            for label in ("ring, stochastic", "multiring", "direct", "i8 on the wire"):
+                self.assertIn(label, text)
+
+    def test_a_program_that_is_missing_is_named(self):
+        a = precision.parse_arguments(["--build", WORK, "--ranks", "4"])
+        with self.assertRaisesRegex(Failure, "precision-error.*build it"):
+            precision.measure_errors(a)
 
 
 if __name__ == "__main__":
