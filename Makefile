@@ -21,7 +21,8 @@ OPTIONS     = -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DCMAKE_INSTALL_SYSCONFDIR=$(SYSC
 	      -DDDL_SPANK=$(call found,slurm/spank.h) -DDDL_PMIX=$(call packaged,pmix) \
 	      -DDDL_TESTS=$(call packaged,cmocka) $(CMAKE_ARGS)
 
-.PHONY: all configure install check check-long bench bench-node bench-network bench-precision demo fmt lint deps clean distclean help
+.PHONY: all configure install check check-long bench bench-node bench-network bench-overlap bench-precision \
+	demo fmt lint deps clean distclean help
 .DEFAULT_GOAL := all
 
 all: configure                  ## builds everything into build/
@@ -55,6 +56,10 @@ bench-node: all                 ## all-reduce inside one node: ours, the peers, 
 bench-network: all              ## all-reduce between hosts in network namespaces, and over the loopback; as root (bench/README.md)
 	@scripts/install-deps bench || echo "make: bench goes on with the peers that are here" >&2
 	@python3 bench/network.py --build $(BUILD) $(if $(FETCH),--fetch) $(BENCH_ARGS)
+
+bench-overlap: all              ## what compute hides of the gradients' sum, and how long they are waited for, against MPI; as root
+	@scripts/install-deps bench || echo "make: bench goes on with the peers that are here" >&2
+	@python3 bench/overlap.py --build $(BUILD) $(BENCH_ARGS)
 
 bench-precision: all            ## what low precision saves between hosts (as root), and its errors with up to 256 ranks (bench/README.md)
 	@scripts/install-deps bench || echo "make: bench goes on with what is here" >&2

@@ -59,6 +59,7 @@ class Contestant:
     env: dict = dataclasses.field(default_factory=dict)
     version: str = ""
     launcher: str = ""  # of an MPI: its mpirun
+    arguments: list = dataclasses.field(default_factory=list)  # that only this one's program gets
 
 
 def say(text):
@@ -155,7 +156,8 @@ def execute(commands, timeout_s, env=None, cwd=None):
         output = log.read().decode(errors="replace")
     if bad:
         lines = [line.strip() for line in output.splitlines() if line.strip()]
-        telling = [line for line in lines if line.startswith(("harness:", "ddl:", "mpi:", "gloo:", "oneccl:", "limit:", "stream:"))]
+        ours = ("harness:", "ddl:", "mpi:", "gloo:", "oneccl:", "limit:", "stream:", "overlap:")
+        telling = [line for line in lines if line.startswith(ours)]
         told = (telling or lines[-1:] or ["it said nothing"])[0]
         raise Failure(f"ended with {'signal ' if bad[0] < 0 else 'status '}{abs(bad[0])}: {told[:300]}")
     return output
@@ -176,8 +178,8 @@ def read_results(path, case):
     return figures
 
 
-def run_contestant(contestant, case):
-    """One run: {bytes: microseconds}. Raises Failure."""
+def run_program(contestant, ranks, arguments, timeout_s, read):
+    """Runs the contestant's program on so many ranks. Returns read(path of what rank 0 wrote); raises Failure."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # no disk gets in between
     folder = tempfile.mkdtemp(prefix="ddl-bench-", dir=memory)
     try:
@@ -187,20 +189,25 @@ def run_contestant(contestant, case):
         for path in (board, out):
             with open(path, "wb"):
                 pass
-        command = [contestant.program, "--board", board, "--out", out, "--folder", meeting]
-        command += ["--sizes", ",".join(map(str, case.sizes)), "--size", str(case.ranks), "--type", case.type, "--wire", case.wire]
-        command += ["--buffers", case.buffers, "--budget-ms", str(case.budget_ms), "--limit-s", str(case.timeout_s)]
-        command += ["--least", str(case.least)]
-        command += ["--interface", case.interface] if case.interface else []
-        command += ["--in-place"] if case.in_place else []
-        command += ["--fresh"] if case.fresh else []
-        execute(contestant.launch(case.ranks, command), case.timeout_s + 5, environment(contestant.env), folder)
+        command = [contestant.program, "--board", board, "--out", out, "--folder", meeting, "--size", str(ranks)]
+        command += ["--limit-s", str(timeout_s), *arguments, *contestant.arguments]
+        execute(contestant.launch(ranks, command), timeout_s + 5, environment(contestant.env), folder)
         try:
-            return read_results(out, case)
+            return read(out)
         except (ValueError, KeyError, OSError) as e:
             raise Failure(f"left no readable results: {e}") from e
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_contestant(contestant, case):
+    """One run of the harness: {bytes: microseconds}. Raises Failure."""
+    arguments = ["--sizes", ",".join(map(str, case.sizes)), "--type", case.type, "--wire", case.wire]
+    arguments += ["--buffers", case.buffers, "--budget-ms", str(case.budget_ms), "--least", str(case.least)]
+    arguments += ["--interface", case.interface] if case.interface else []
+    arguments += ["--in-place"] if case.in_place else []
+    arguments += ["--fresh"] if case.fresh else []
+    return run_program(contestant, case.ranks, arguments, case.timeout_s, lambda path: read_results(path, case))
 
 
 # --- launchers ---

@@ -128,11 +128,12 @@ static void release(void *memory)
 	free(memory);
 }
 
-static int prepare(const struct bench_call *call)
+static int make(const struct bench_call *call, int priority, struct ddl_request **request)
 {
 	struct ddl_request_options options = DDL_REQUEST_OPTIONS_INIT;
 	struct ddl_error err;
 
+	options.priority = priority;
 	options.wire = DDL_WIRE_NATIVE;
 	if (!strcmp(state.settings->wire, "bfloat16"))
 		options.wire = DDL_WIRE_BFLOAT16;
@@ -141,26 +142,36 @@ static int prepare(const struct bench_call *call)
 	else if (!strcmp(state.settings->wire, "int8"))
 		options.wire = DDL_WIRE_INT8;
 	if (ddl_allreduce_init(call->send, call->recv, call->count, call->type == BENCH_FLOAT32 ? DDL_FLOAT32 : DDL_BFLOAT16,
-			       DDL_SUM, state.comm, &options, &state.request, &err) == 0)
+			       DDL_SUM, state.comm, &options, request, &err) == 0)
 		return 0;
+	fprintf(stderr, "ddl: %s\n", err.text);
+	return -1;
+}
+
+static int prepare(const struct bench_call *call)
+{
+	return make(call, 0, &state.request);
+}
+
+/* What a call returned, a failure told. */
+static int told(int rc)
+{
+	struct ddl_error err;
+
+	if (rc >= 0)
+		return rc;
+	if (ddl_comm_get_error(state.comm, &err) == 0)
+		snprintf(err.text, sizeof(err.text), "%s", strerror(-rc));
 	fprintf(stderr, "ddl: %s\n", err.text);
 	return -1;
 }
 
 static int run(const struct bench_call *call)
 {
-	struct ddl_error err;
 	int rc = ddl_start(state.request);
 
 	(void)call;
-	if (rc == 0)
-		rc = ddl_wait(state.request);
-	if (rc == 0)
-		return 0;
-	if (ddl_comm_get_error(state.comm, &err) == 0)
-		snprintf(err.text, sizeof(err.text), "%s", strerror(-rc));
-	fprintf(stderr, "ddl: %s\n", err.text);
-	return -1;
+	return told(rc == 0 ? ddl_wait(state.request) : rc);
 }
 
 static void finish(const struct bench_call *call)
@@ -184,4 +195,43 @@ const struct bench_peer bench_peer = {
 	.run = run,
 	.finish = finish,
 	.close = close_ddl,
+};
+
+/* Ways: "" gives the priorities that the caller asks for, "fcfs" none. */
+static int add(const struct bench_call *call, int priority, void **handle)
+{
+	struct ddl_request *request;
+
+	if (make(call, strcmp(state.settings->way, "fcfs") ? priority : 0, &request) < 0)
+		return -1;
+	*handle = request;
+	return 0;
+}
+
+static int start(void *handle)
+{
+	return told(ddl_start(handle));
+}
+
+static int test(void *handle)
+{
+	return told(ddl_test(handle));
+}
+
+static int wait_for(void *handle)
+{
+	return told(ddl_wait(handle));
+}
+
+static void drop(void *handle)
+{
+	ddl_request_free(handle);
+}
+
+const struct bench_async bench_async = {
+	.add = add,
+	.start = start,
+	.test = test,
+	.wait = wait_for,
+	.drop = drop,
 };

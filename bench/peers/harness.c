@@ -329,7 +329,7 @@ static int measure(const struct options *o)
 int main(int argc, char **argv)
 {
 	struct options o = {
-		.settings = { .type = BENCH_FLOAT32, .wire = "native", .buffers = "malloc", .interface = "" },
+		.settings = { .type = BENCH_FLOAT32, .wire = "native", .buffers = "malloc", .interface = "", .way = "" },
 		.budget_us = 50e3,
 		.least = 3,
 		.limit_s = 60,

@@ -25,6 +25,7 @@ import contestants  # noqa: E402 (the path comes first)
 import fabric  # noqa: E402
 import network  # noqa: E402
 import node  # noqa: E402
+import overlap  # noqa: E402
 import precision  # noqa: E402
 import report  # noqa: E402
 import rounds  # noqa: E402
@@ -188,6 +189,82 @@ class Networks(unittest.TestCase):
             lines = call([sys.executable, NETWORKS, "--messages", name]).stdout.decode().splitlines()
             rows = [line.split() for line in lines if not line.startswith("#")]
             self.assertEqual((len(rows), 4 * sum(int(row[1]) for row in rows)), known)
+
+
+class Overlap(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        builder = contestants.Builder(WORK, "overlap")
+        builder.prepare()
+        source = os.path.join(HERE, "fake.c")
+        cls.program = builder.program("fake", source, builder.cc, "-std=gnu11", f"-I{contestants.PEERS}")
+        cls.list = os.path.join(WORK, "list")
+        with open(cls.list, "w", encoding="ascii") as f:
+            f.write("# name elements work\nfirst 100 5\nbias 3 0\nlast 5000 1\n")
+
+    def case(self, **changes):
+        base = {"network": "few", "relation": 1.0, "list": self.list, "compute_ms": 6.0, "ranks": 3, "iterations": 2, "busy": False}
+        return overlap.Case(**{**base, "timeout_s": 50, **changes})
+
+    def fake(self, fault="", test_us=1000):
+        arguments = ["--test-us", str(test_us)]
+        return Contestant("fake", self.program, contestants.directly, {"FAKE": fault}, arguments=arguments)
+
+    def test_a_step_takes_its_compute_time_and_its_waits(self):
+        for busy in (False, True):
+            for test_us in (0, 500):
+                with self.subTest(busy=busy, test_us=test_us):
+                    f = overlap.run_overlap(self.fake(test_us=test_us), self.case(busy=busy))
+                    self.assertGreater(f["alone_us"], 0)
+                    self.assertGreater(f["compute_us"], 0)
+                    self.assertGreater(f["stall_us"], 0)
+                    self.assertLessEqual(f["first_us"], f["stall_us"])
+                    self.assertGreater(f["total_us"], f["stall_us"])
+
+    def test_a_wrong_sum_is_found(self):
+        for fault in ("nothing", "forget", "one", "move"):
+            with self.subTest(fault=fault), self.assertRaisesRegex(Failure, "wrong result"):
+                overlap.run_overlap(self.fake(fault), self.case())
+
+    def test_ours_hides_on_this_host_what_the_network_would_carry(self):
+        build = os.environ.get("DDL_BUILD", "")
+        if not os.path.exists(os.path.join(build, "lib", "libddl.so")):
+            self.skipTest("DDL_BUILD names no folder that ddl was built in")
+        base = contestants.find_ddl(contestants.Builder(build, "overlap"))
+        path, _ = overlap.write_list(WORK, "resnet50", 0.01)
+        options = overlap.parse_arguments(["--out", WORK])
+        for entry in overlap.entries_of(options, base, "ddl"):
+            with self.subTest(entry.label()):
+                f = overlap.run_overlap(entry.contestant, self.case(list=path, ranks=2, compute_ms=20))
+                self.assertEqual(sorted(f), sorted(overlap.FIGURES))
+
+    def test_rows_say_what_is_hidden_and_what_others_wait_over_ours(self):
+        options = overlap.parse_arguments(["--hosts", "3", "--peers", "none"])
+        ours = overlap.entries_of(options, Contestant("ddl", "", None), "ddl")
+        peers = overlap.entries_of(options, Contestant("mpich", "", None), "mpich")
+        figures = rounds.Figures()
+        for e in range(len(ours + peers)):
+            waits = {"first_us": 10.0 * (e + 1), "stall_us": 30.0}
+            figures.add(0, e, {"alone_us": 100.0, "compute_us": 200.0, "total_us": 230.0, **waits})
+        figures.leave_out(0, len(ours), "it fails")
+        rows = overlap.make_rows(options, [self.case(relation=1.0)], ours + peers, figures, 1)
+        self.assertEqual(rows[0]["hidden"], 0.7)
+        self.assertEqual((rows[0]["library"], rows[0]["progress"], rows[0]["tests"]), ("ddl", 1, False))
+        self.assertIsNone(rows[len(ours)]["hidden"])
+        first = [row for row in rows if row["what"].startswith("first-layer")]
+        self.assertEqual([row["ratio"] for row in first], [2.0, None, 7.0, 1.3333, None, 2.3333])
+        shorter = overlap.make_rows(options, [self.case(relation=0.5)], ours + peers, figures, 1)
+        judged = [row for row in shorter if row["what"].startswith("hidden")]
+        self.assertEqual([(row["progress"], row["tests"]) for row in judged], [(1, False), (1, False), (0, True), (0, True)])
+        self.assertNotIn("first-layer", "".join(row["what"] for row in shorter))
+        self.assertIn("0.700", overlap.table(rows))
+
+    def test_a_wrong_call_is_told(self):
+        script = os.path.join(BENCH, "overlap.py")
+        for arguments in (["--networks", "lenet"], ["--rate", "fast"], ["--relations", "0"], ["--hosts", "1"], ["--peers", "x"]):
+            done = call([sys.executable, script, *arguments])
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(arguments[1] if arguments[0] != "--relations" else "relation", done.stderr.decode())
 
 
 class Rounds(unittest.TestCase):
