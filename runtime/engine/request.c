@@ -233,6 +233,8 @@ static int make_schedule(struct ddl_request *r, const struct ddl__candidate *can
 				    .wire_bytes = r->kernels->wire_bytes,
 				    .wire_block = r->kernels->wire_block,
 				    .rounds = r->call.wire != DDL_WIRE_NATIVE && r->comm->size > 1,
+				    .narrow = r->call.type == DDL_FLOAT16 || r->call.type == DDL_BFLOAT16,
+				    .in_order = r->call.in_order,
 				    .counts = args->counts,
 				    .recv_counts = args->recv_counts,
 				    .root = r->call.root,
@@ -397,6 +399,9 @@ static void compute(const struct ddl_request *r, const struct ddl__step *step, u
 	case DDL__REDUCE_MANY:
 		reduce_many(r, step, offset, n, dst);
 		break;
+	case DDL__ROUND:
+		ddl__rounding_round(r, step, offset, n, src, dst);
+		break;
 	}
 }
 
@@ -413,6 +418,9 @@ static void compute_native(const struct ddl_request *r, const struct ddl__step *
 	switch ((enum ddl__step_kind)step->kind) {
 	case DDL__SEND:
 		ddl__copy(out, src, bytes, stream && placed);
+		break;
+	case DDL__ROUND:
+		ddl__copy(dst, src, bytes, 0);
 		break;
 	case DDL__SEND_STORE:
 		ddl__copy(out, src, bytes, stream && placed);

@@ -35,4 +35,8 @@ bool ddl__rounding_concerns(const struct ddl_request *request, const struct ddl_
 void ddl__rounding_run(const struct ddl_request *request, const struct ddl__step *step, uint64_t offset, size_t n, const void *in,
 		       void *out, const void *src, void *dst);
 
+/* A slice of DDL__ROUND on any wire: dst = src as it would arrive. */
+void ddl__rounding_round(const struct ddl_request *request, const struct ddl__step *step, uint64_t offset, size_t n,
+			 const void *src, void *dst);
+
 #endif

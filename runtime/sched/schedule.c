@@ -22,6 +22,7 @@ static const struct {
 	[DDL__COPY] = { "copy", false, false, true, true },
 	[DDL__SEND_STORE] = { "send-store", false, true, true, true },
 	[DDL__REDUCE_MANY] = { "reduce-many", false, false, true, true },
+	[DDL__ROUND] = { "round", false, false, true, true },
 };
 
 bool ddl__step_receives(uint8_t kind)

@@ -44,6 +44,7 @@ enum ddl__step_kind {                            /* rx: the slice received; tx: 
 		      DDL__COPY = 7,            /* dst = src */
 		      DDL__SEND_STORE = 8,      /* tx = src, dst = tx: the sender keeps what it sent, not what it had */
 		      DDL__REDUCE_MANY = 9,     /* dst = op(src, src + stride, ...), so many sources, in one pass */
+		      DDL__ROUND = 10,          /* dst = src as it would arrive elsewhere */
 };
 
 enum ddl__buffer {
@@ -79,6 +80,7 @@ struct ddl__steps {              /* a lane */
 	int recv_peer;           /* rank it receives from; -1 none */
 	int send_peer;           /* rank it sends to; -1 none */
 	uint32_t n;              /* steps */
+	bool native;             /* elements travel as they are in memory, whatever the wire */
 	struct ddl__step *steps; /* owned by the schedule */
 };
 
@@ -98,6 +100,8 @@ struct ddl__build {                       /* what a builder is told; but for ran
 	uint32_t wire_bytes;              /* bytes of an element on the wire */
 	uint32_t wire_block;              /* elements on the wire that share a scale: slices begin with a block; 0: any */
 	bool rounds;                      /* elements may not be what they were before they travelled: who sends one keeps that */
+	bool narrow;                      /* memory rounds what is reduced: it has 16 bits */
+	bool in_order;                    /* contributions are to be reduced in the order of ranks, however that is cut */
 	const size_t *counts;             /* blocks by counts: each rank's; of an all-to-all: to each rank; NULL: count each */
 	const size_t *recv_counts;        /* all-to-all by counts: elements from each rank; else NULL */
 	int root;                         /* of rooted collectives, the sender of a send/receive; else -1 */

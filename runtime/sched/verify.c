@@ -2,8 +2,7 @@
 /*
  * verify.c - symbolic execution of schedules.
  *
- * An element's value is the set of ranks whose contribution it holds (a bit set), or "undefined", the index that it was the input
- * of, and whether the mean was taken. Slices under way carry these values through queues of `slots` slices. Beside the values each
+ * An element's value is the set of ranks whose contribution it holds (a bit set), or "undefined", and what verify_value.h knows. Slices under way carry these values through queues of `slots` slices. Beside the values each
  * lane has a clock: the last step of every other lane that is known to be complete, learnt by waits; an element that another lane
  * wrote or read may only be touched when the clock covers that step. For barriers the message carries the set of ranks that are
  * known to have started. In place, input and output are windows onto the same elements.
@@ -20,11 +19,11 @@
 #include "error.h"
 #include "shape.h"
 #include "verify_answers.h"
+#include "verify_value.h"
 
-struct cell {                 /* one element of one buffer of one rank; its set is in world.sets */
-	bool defined;         /* holds a value */
-	bool final;           /* the mean was taken */
-	uint64_t origin;      /* index in the input that it is made of */
+struct cell {         /* one element of one buffer of one rank; its set is in world.sets */
+	bool defined; /* holds a value */
+	struct ddl__value value;
 	uint32_t writer_lane; /* who wrote it last, index in clocks; DDL__NO_WAIT: nobody */
 	uint32_t writer_at;   /* what that lane's clock was then (count) */
 };
@@ -32,8 +31,7 @@ struct cell {                 /* one element of one buffer of one rank; its set 
 struct slice { /* under way */
 	uint64_t count;
 	uint64_t *sets;               /* count * words */
-	bool *final;                  /* count */
-	uint64_t *origin;             /* count */
+	struct ddl__value *values;    /* count */
 	uint64_t *heard;              /* words: ranks known to have started when it was sent */
 	uint32_t *clock;              /* shared: the sender's clock when it was sent; else NULL */
 	const struct ddl__step *lent; /* shared: the sender's step, whose src is read where it lies; else NULL */
@@ -133,7 +131,7 @@ static int read_element(const struct world *w, int rank, uint32_t lane, const st
 
 /* The actor's lane writes element i of a rank's buffer. */
 static int touch_write(const struct world *w, const struct actor *actor, int rank, int b, uint64_t i, const uint64_t *set,
-		       uint64_t origin, bool final)
+		       const struct ddl__value *value)
 {
 	struct rank *r = &w->ranks[rank];
 	const struct rank *me = &w->ranks[actor->rank];
@@ -146,56 +144,50 @@ static int touch_write(const struct world *w, const struct actor *actor, int ran
 	struct cell *cell = &r->cells[b][i];
 	memcpy(set_of(w, rank, b, i), set, w->words * sizeof(*set));
 	cell->defined = true;
-	cell->final = final;
-	cell->origin = origin;
+	cell->value = *value;
 	cell->writer_lane = me->first + actor->lane;
 	cell->writer_at = me->lanes[actor->lane].ran + 1;
 	return 0;
 }
 
 static int write_element(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t i,
-			 const uint64_t *set, uint64_t origin, bool final)
+			 const uint64_t *set, const struct ddl__value *value)
 {
 	const struct actor actor = { rank, lane, step };
-	return touch_write(w, &actor, rank, step->dst_buffer, i, set, origin, final);
+	return touch_write(w, &actor, rank, step->dst_buffer, i, set, value);
 }
 
-/* Reduces element i of the step's source into set; *final tells whether the result is a mean already. */
+/* Reduces element i of the step's source into set and value. */
 static int reduce_element(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t i, uint64_t *set,
-			  uint64_t origin, bool *final)
+			  struct ddl__value *value)
 {
-	const uint64_t *own = set_of(w, rank, step->src_buffer, i);
-	if (*final || w->ranks[rank].cells[step->src_buffer][i].final)
-		return fault(w, rank, lane, step, "reduces a value whose mean was taken", i);
-	if (origin != w->ranks[rank].cells[step->src_buffer][i].origin)
-		return fault(w, rank, lane, step, "reduces two elements of different places", i);
-	for (size_t k = 0; k < w->words; k++) {
-		if (set[k] & own[k])
-			return fault(w, rank, lane, step, "adds a contribution a second time", i);
-		set[k] |= own[k];
-	}
-	*final = step->final;
-	return 0;
+	const struct ddl__value *own = &w->ranks[rank].cells[step->src_buffer][i].value;
+	const char *wrong = ddl__value_reduce(w->v, w->words, value, set, own, set_of(w, rank, step->src_buffer, i));
+	return wrong ? fault(w, rank, lane, step, wrong, i) : 0;
+}
+
+/* Element i of the step's source becomes the value. */
+static void copy_element(const struct world *w, int rank, const struct ddl__step *step, uint64_t i, uint64_t *set,
+			 struct ddl__value *value)
+{
+	memcpy(set, set_of(w, rank, step->src_buffer, i), w->words * sizeof(*set));
+	*value = w->ranks[rank].cells[step->src_buffer][i].value;
 }
 
 /* Reduces the step's sources, of which the first's element is i, into set. */
 static int reduce_sources(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t i, uint64_t *set,
-			  uint64_t *origin, bool *final)
+			  struct ddl__value *value)
 {
-	const struct rank *r = &w->ranks[rank];
 	int rc = read_element(w, rank, lane, step, i);
 	if (rc < 0)
 		return rc;
-	memcpy(set, set_of(w, rank, step->src_buffer, i), w->words * sizeof(*set));
-	*origin = r->cells[step->src_buffer][i].origin;
+	copy_element(w, rank, step, i, set, value);
 	for (uint32_t k = 1; k < step->sources; k++) {
-		*final = k == 1 && r->cells[step->src_buffer][i].final;
 		rc = read_element(w, rank, lane, step, i + k * step->stride);
-		rc = rc ? rc : reduce_element(w, rank, lane, step, i + k * step->stride, set, *origin, final);
+		rc = rc ? rc : reduce_element(w, rank, lane, step, i + k * step->stride, set, value);
 		if (rc < 0)
 			return rc;
 	}
-	*final = step->final;
 	return 0;
 }
 
@@ -212,23 +204,26 @@ static bool onto_itself(const struct world *w, int rank, const struct ddl__step 
 	       r->cells[step->src_buffer] + step->src == r->cells[step->dst_buffer] + step->dst;
 }
 
-/* Reads element src as the step's kind has it; set, origin and final become what is sent or stored. */
+/* Reads element src as the step's kind has it; set and value become what is sent or stored. */
 static int apply_read(const struct world *w, int rank, uint32_t lane, const struct ddl__step *step, uint64_t src, uint64_t *set,
-		      uint64_t *origin, bool *final)
+		      struct ddl__value *value)
 {
-	if (step->kind == DDL__REDUCE_MANY)
-		return reduce_sources(w, rank, lane, step, src, set, origin, final);
+	int rc = 0;
 	if (!ddl__step_reads(step->kind))
 		return 0;
-	int rc = read_element(w, rank, lane, step, src);
-	if (rc < 0)
-		return rc;
-	if (reduces(step->kind))
-		return reduce_element(w, rank, lane, step, src, set, *origin, final);
-	memcpy(set, set_of(w, rank, step->src_buffer, src), w->words * sizeof(*set));
-	*origin = w->ranks[rank].cells[step->src_buffer][src].origin;
-	*final = w->ranks[rank].cells[step->src_buffer][src].final || step->final;
-	return 0;
+	if (step->kind == DDL__REDUCE_MANY) {
+		rc = reduce_sources(w, rank, lane, step, src, set, value);
+	} else {
+		rc = read_element(w, rank, lane, step, src);
+		if (rc == 0 && reduces(step->kind))
+			rc = reduce_element(w, rank, lane, step, src, set, value);
+		else if (rc == 0)
+			copy_element(w, rank, step, src, set, value);
+	}
+	if (reduces(step->kind) || step->kind == DDL__REDUCE_MANY)
+		ddl__value_reduced(w->v, value);
+	value->final |= step->final;
+	return rc;
 }
 
 /* Carries one slice of a step out on values; the slice holds what was received and becomes what is sent. */
@@ -237,11 +232,14 @@ static int apply(const struct world *w, int rank, uint32_t lane, const struct dd
 	int rc = 0;
 	for (uint64_t e = 0; rc == 0 && e < slice->count; e++) {
 		uint64_t *set = slice->sets + e * w->words, dst = step->dst + offset + e;
-		rc = apply_read(w, rank, lane, step, step->src + offset + e, set, &slice->origin[e], &slice->final[e]);
+		struct ddl__value *value = &slice->values[e];
+		rc = apply_read(w, rank, lane, step, step->src + offset + e, set, value);
+		if (rc == 0 && (ddl__step_sends(step->kind) || step->kind == DDL__ROUND))
+			ddl__value_travels(w->v, &w->v->schedules[rank]->lanes[lane], value);
 		if (rc == 0 && onto_itself(w, rank, step))
-			w->ranks[rank].cells[step->dst_buffer][dst].final = slice->final[e];
+			w->ranks[rank].cells[step->dst_buffer][dst].value = *value;
 		else if (rc == 0 && ddl__step_writes(step->kind))
-			rc = write_element(w, rank, lane, step, dst, set, slice->origin[e], slice->final[e]);
+			rc = write_element(w, rank, lane, step, dst, set, value);
 	}
 	return rc;
 }
@@ -249,8 +247,7 @@ static int apply(const struct world *w, int rank, uint32_t lane, const struct dd
 static void slice_free(struct slice *slice)
 {
 	free(slice->sets);
-	free(slice->final);
-	free(slice->origin);
+	free(slice->values);
 	free(slice->heard);
 	free(slice->clock);
 	memset(slice, 0, sizeof(*slice));
@@ -260,10 +257,9 @@ static int slice_alloc(const struct world *w, uint64_t count, struct slice *slic
 {
 	slice->count = count;
 	slice->sets = calloc(count * w->words + 1, sizeof(*slice->sets));
-	slice->final = calloc(count + 1, sizeof(*slice->final));
-	slice->origin = calloc(count + 1, sizeof(*slice->origin));
+	slice->values = calloc(count + 1, sizeof(*slice->values));
 	slice->heard = calloc(w->words, sizeof(*slice->heard));
-	if (slice->sets && slice->final && slice->origin && slice->heard)
+	if (slice->sets && slice->values && slice->heard)
 		return 0;
 	slice_free(slice);
 	return -ENOMEM;
@@ -310,7 +306,7 @@ static int write_placed(const struct world *w, int rank, uint32_t l, const struc
 	int rc = 0;
 	for (uint64_t e = 0; rc == 0 && e < slice->count; e++)
 		rc = touch_write(w, &actor, w->v->schedules[rank]->lanes[l].send_peer, DDL__OUTPUT, step->dst + offset + e,
-				 slice->sets + e * w->words, slice->origin[e], slice->final[e]);
+				 slice->sets + e * w->words, &slice->values[e]);
 	return rc;
 }
 
@@ -447,7 +443,7 @@ static int check_step(const struct world *w, int rank, uint32_t l, const struct 
 {
 	const struct ddl__schedule *s = w->v->schedules[rank];
 	const struct ddl__steps *lane = &s->lanes[l];
-	if (step->kind < DDL__SEND || step->kind > DDL__REDUCE_MANY || step->src_buffer >= DDL__BUFFERS ||
+	if (step->kind < DDL__SEND || step->kind > DDL__ROUND || step->src_buffer >= DDL__BUFFERS ||
 	    step->dst_buffer >= DDL__BUFFERS)
 		return ddl__error_set(w->err, -EPROTO, "rank %d lane %u step %u: unknown kind or buffer", rank, l,
 				      (uint32_t)(step - lane->steps));
@@ -570,13 +566,14 @@ static int check_element(const struct world *w, int rank, uint64_t i)
 	const uint64_t *set = set_of(w, rank, DDL__OUTPUT, i);
 	uint64_t origin;
 	int from = expected(w, rank, i, &origin);
-	bool good = from < 0 ? full(w, set) && cell->final : just(w, set, from);
-	const char *wrong = !cell->defined           ? "never written"
-			    : cell->origin != origin ? "made of another element"
-			    : good                   ? NULL
-			    : from >= 0              ? "not that of the rank that it must come from"
-			    : full(w, set)           ? "not divided"
-						     : "not the reduction of all ranks";
+	bool good = from < 0 ? full(w, set) && cell->value.final : just(w, set, from);
+	const char *wrong = !cell->defined                                             ? "never written"
+			    : cell->value.origin != origin                             ? "made of another element"
+			    : w->v->roundings && cell->value.rounded > w->v->roundings ? "rounded too often"
+			    : good                                                     ? NULL
+			    : from >= 0    ? "not that of the rank that it must come from"
+			    : full(w, set) ? "not divided"
+					   : "not the reduction of all ranks";
 	return wrong ? ddl__error_set(w->err, -EPROTO, "rank %d: element %llu of the result is %s", rank, (unsigned long long)i,
 				      wrong)
 		     : 0;
@@ -665,7 +662,7 @@ static int buffers_init(const struct world *w, int rank)
 	window(w, rank, DDL__OUTPUT, s->output, w->v->in_place ? DDL__INPUT : DDL__OUTPUT, w->v->in_place ? s->output_at : 0);
 	for (uint64_t i = 0; i < s->input && given(w->v, rank); i++) {
 		r->cells[DDL__INPUT][i].defined = true;
-		r->cells[DDL__INPUT][i].origin = i;
+		r->cells[DDL__INPUT][i].value.origin = i;
 		set_of(w, rank, DDL__INPUT, i)[rank / 64] |= 1ULL << (rank % 64);
 	}
 	return 0;

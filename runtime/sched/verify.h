@@ -12,6 +12,12 @@
 
 #include "schedule.h"
 
+enum ddl__rounded { /* what rounds */
+		    DDL__ROUNDED_NOWHERE = 0,
+		    DDL__ROUNDED_BY_WIRE = 1,   /* what travels has fewer bits than it has in memory */
+		    DDL__ROUNDED_IN_MEMORY = 2, /* elements have 16 bits in memory, and are reduced in more */
+};
+
 struct ddl__verify {
 	enum ddl__collective collective;              /* what the schedules should do */
 	const struct ddl__schedule *const *schedules; /* one a rank */
@@ -22,6 +28,9 @@ struct ddl__verify {
 	int peer;             /* the receiver of a send/receive; else not read */
 	bool in_place;        /* input and output share memory: see struct ddl__shape */
 	bool shared;          /* the ranks share memory: every slice that may be lent or placed is */
+	enum ddl__rounded rounding; /* see verify_value.h */
+	uint32_t roundings;         /* of one contribution at most; 0: any number */
+	bool in_order;              /* contributions must be reduced in the order of ranks */
 };
 
 /*
@@ -37,6 +46,8 @@ struct ddl__verify {
  *   - with `shared`: what is lent is not written before the peer has read it, what is placed meets no other use of that memory, and
  *     the peer stores it just there. That all slices are shared is the hardest case: a slice that goes through a slot touches the
  *     sender's memory no later, and the receiver's no earlier. So this and the proof without it hold for any mix.
+ *   - with `roundings`: no contribution to an element is rounded more often on its way into the result;
+ *   - with `in_order`: each element of the result is ((0 op 1) op 2) op ..., of the ranks' contributions, either operand first;
  *   - what is answered in the slot that it came in is read before that slot is used again (verify_answers.h).
  * -EPROTO with a sentence that names rank, lane, step and element otherwise; -ENOMEM; -EINVAL.
  * Cost: about n_ranks * count * steps, with `shared` times the lanes of all ranks; for tests and tools, not for the data path.
