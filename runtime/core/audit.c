@@ -293,11 +293,13 @@ void ddl__audit_report(struct ddl_comm *comm)
 	if (!audit)
 		return;
 	own(comm, true, false);
-	for (uint32_t i = 0; i < comm->n_requests; i++)
-		if (comm->requests[i] && comm->requests[i]->audited && comm->requests[i]->audited->mine.start) {
-			keep_late(comm->requests[i]);
-			comm->requests[i]->audited->mine.start = 0;
+	for (uint32_t i = 0; i < comm->ids.n; i++) {
+		struct ddl_request *r = comm->ids.rows[i].request;
+		if (r && r->audited && r->audited->mine.start) {
+			keep_late(r);
+			r->audited->mine.start = 0;
 		}
+	}
 	if (!atomic_load(&comm->failed))
 		judge_late(comm); /* where that fails the communicator has failed */
 	ddl__audit_summary(comm);

@@ -425,10 +425,8 @@ void ddl_comm_destroy(struct ddl_comm *comm)
 		say_goodbye(comm);
 	ddl__engine_thread_stop(comm);
 	ddl__cache_clear(comm);
-	for (uint32_t i = 0; i < comm->n_requests; i++)
-		if (comm->requests[i])
-			ddl__request_destroy(
-				comm->requests[i]); /* the caller forgot it; its lanes must not outlive the transports */
+	while (comm->ids.n) /* the caller forgot them; their lanes must not outlive the transports */
+		ddl__request_destroy(comm->ids.rows[comm->ids.n - 1].request);
 	ddl__audit_close(comm);
 	ddl__trace_close(comm->trace);
 	for (size_t t = 0; t < comm->n_transports; t++)

@@ -152,8 +152,8 @@ static bool uses(const struct ddl_request *r, const void *context)
 
 static bool in_use(const struct ddl_comm *comm, const struct ddl__window *window)
 {
-	for (uint32_t i = 0; i < comm->n_requests; i++)
-		if (comm->requests[i] && uses(comm->requests[i], window))
+	for (uint32_t i = 0; i < comm->ids.n; i++)
+		if (comm->ids.rows[i].request && uses(comm->ids.rows[i].request, window))
 			return true;
 	return ddl__channels_any(comm, uses, window);
 }

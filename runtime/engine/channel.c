@@ -46,7 +46,7 @@ void ddl__channel_leave(struct ddl_request *request)
 	*at = request->channel_next;
 }
 
-bool ddl__channel_find(const struct ddl_comm *comm, int peer, const struct ddl__lane *lane, const struct ddl_request **request)
+bool ddl__channel_find(const struct ddl_comm *comm, int peer, const struct ddl__lane *lane, struct ddl_request **request)
 {
 	const struct ddl__channel *c = find(comm, peer, lane->index, true);
 	if (!c || ((lane->request - c->created) & DDL__CHANNEL_MASK) <= DDL__CHANNEL_MASK / 2)

@@ -47,7 +47,7 @@ void ddl__channel_leave(struct ddl_request *request);
  * The request that a peer announced its receiving end for. False: it is not created here yet. *request is NULL where it was freed.
  * The engine's lock is held.
  */
-bool ddl__channel_find(const struct ddl_comm *comm, int peer, const struct ddl__lane *lane, const struct ddl_request **request);
+bool ddl__channel_find(const struct ddl_comm *comm, int peer, const struct ddl__lane *lane, struct ddl_request **request);
 
 /* Whether is() says so of any request of the channels. The engine's lock is held. */
 bool ddl__channels_any(const struct ddl_comm *comm, bool (*is)(const struct ddl_request *request, const void *context),

@@ -111,14 +111,10 @@ static void tell_abort(struct ddl_comm *comm)
 }
 
 /* The request that a peer speaks of; NULL: it was freed. False: it is not created here yet. */
-static bool find_request(const struct ddl_comm *comm, int peer, const struct ddl__lane *lane, const struct ddl_request **request)
+static bool find_request(const struct ddl_comm *comm, int peer, const struct ddl__lane *lane, struct ddl_request **request)
 {
-	if (lane->request & DDL__CHANNEL_BIT)
-		return ddl__channel_find(comm, peer, lane, request);
-	if (lane->request >= comm->n_requests)
-		return false;
-	*request = comm->requests[lane->request];
-	return true;
+	return lane->request & DDL__CHANNEL_BIT ? ddl__channel_find(comm, peer, lane, request)
+						: ddl__ids_find(&comm->ids, lane->request, request);
 }
 
 /* Fails the communicator if the peer's call is not this rank's. */
@@ -139,7 +135,7 @@ static void compare_calls(struct ddl_comm *comm, const struct ddl_request *r, in
 static void on_announced(void *context, int peer, const struct ddl__lane *lane)
 {
 	struct ddl_comm *comm = context;
-	const struct ddl_request *r;
+	struct ddl_request *r;
 	if (find_request(comm, peer, lane, &r)) {
 		if (r)
 			compare_calls(comm, r, peer, lane);
@@ -678,7 +674,7 @@ void ddl__engine_fini(struct ddl_comm *comm)
 	ddl__channels_fini(comm);
 	ddl__stats_close(comm);
 	ddl__state_close(comm);
-	free(comm->requests);
+	ddl__ids_fini(&comm->ids);
 	free(comm->early);
 	free(comm->left);
 	pthread_cond_destroy(&comm->changed);

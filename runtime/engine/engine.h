@@ -15,6 +15,7 @@
 
 #include <ddl/ddl.h>
 
+#include "ids.h"
 #include "layout.h"
 #include "pace.h"
 #include "reduce.h"
@@ -141,8 +142,7 @@ struct ddl_comm {
 	bool polling;                  /* a thread sleeps in epoll */
 	unsigned waiters;              /* threads that wait on `changed` */
 	struct ddl_request *active;    /* started; highest priority first, then in order of starts */
-	struct ddl_request **requests; /* by id; NULL: freed */
-	uint32_t n_requests, room_requests;
+	struct ddl__ids ids;           /* of collectives' requests */
 	struct ddl__channel *channels; /* of send/receive; owned */
 	struct ddl__early *early;      /* announcements ahead of us */
 	size_t n_early, room_early;

@@ -165,29 +165,23 @@ static void compare_early(struct ddl_comm *comm, const struct ddl_request *reque
 	comm->n_early = kept;
 }
 
-/* Gives the request its id: its place in the order of creation. The lock is held. */
-static int enter(struct ddl_comm *comm, struct ddl_request *request)
+/* Gives the request its id; that of a send/receive is its place among those of the two ranks. The lock is held. */
+static int enter(struct ddl_comm *comm, struct ddl_request *request, const struct ddl__request_args *args, struct ddl_error *err)
 {
-	if (comm->n_requests == comm->room_requests) {
-		uint32_t room = comm->room_requests ? comm->room_requests * 2 : 64;
-		struct ddl_request **more = realloc(comm->requests, room * sizeof(struct ddl_request *));
-		if (!more)
-			return -ENOMEM;
-		comm->requests = more;
-		comm->room_requests = room;
+	if (args->call.collective != DDL__SENDRECV) {
+		int rc = ddl__ids_enter(&comm->ids, request);
+		return rc == -EOVERFLOW
+			       ? ddl__error_set(err, rc,
+						"a communicator makes at most %u requests: keep them and start them again, or "
+						"go on with another communicator (ddl_comm_dup)",
+						DDL__IDS_MAX)
+		       : rc < 0 ? ddl__error_memory(err)
+				: 0;
 	}
-	request->id = comm->n_requests;
-	comm->requests[comm->n_requests++] = request;
-	return 0;
-}
-
-/* Gives a send/receive its id: its place among those of the two ranks. The lock is held. */
-static int enter_channel(struct ddl_comm *comm, struct ddl_request *request, const struct ddl__request_args *args)
-{
 	bool sends = args->call.root == comm->rank;
 	struct ddl__channel *channel = ddl__channel_get(comm, sends ? args->peer : args->call.root, args->tag, sends);
 	if (!channel)
-		return -ENOMEM;
+		return ddl__error_memory(err);
 	ddl__channel_enter(channel, request);
 	return 0;
 }
@@ -270,8 +264,7 @@ int ddl__request_create(struct ddl_comm *comm, const struct ddl__candidate *cand
 	if (rc == 0 && (digest_pairs(r, args) < 0 || ddl__rounding_open(r) < 0))
 		rc = ddl__error_set(err, -ENOMEM, "out of memory for a request");
 	pthread_mutex_lock(&comm->lock);
-	if (rc == 0 && (call->collective == DDL__SENDRECV ? enter_channel(comm, r, args) : enter(comm, r)) < 0)
-		rc = ddl__error_set(err, -ENOMEM, "out of memory for a request");
+	rc = rc ? rc : enter(comm, r, args, err);
 	for (uint32_t l = 0; rc == 0 && l < r->schedule->n_lanes; l++)
 		rc = open_lane(r, l, err);
 	if (rc == 0 && ddl__watch_open(r, args) < 0)
@@ -312,8 +305,8 @@ void ddl__request_destroy(struct ddl_request *request)
 	pthread_mutex_lock(&comm->lock);
 	if (request->channel)
 		ddl__channel_leave(request);
-	else if (request->id < comm->n_requests && comm->requests[request->id] == request)
-		comm->requests[request->id] = NULL;
+	else
+		ddl__ids_leave(&comm->ids, request);
 	ddl__watch_close(request);
 	close_lanes(request);
 	pthread_mutex_unlock(&comm->lock);

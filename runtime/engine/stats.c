@@ -229,9 +229,9 @@ static bool add_each(const struct ddl_request *request, const void *context)
 void ddl__stats_add_live(struct ddl_comm *comm)
 {
 	pthread_mutex_lock(&comm->lock);
-	for (uint32_t i = 0; i < comm->n_requests; i++)
-		if (comm->requests[i] && comm->requests[i]->watch)
-			add_request(comm->requests[i]);
+	for (uint32_t i = 0; i < comm->ids.n; i++)
+		if (comm->ids.rows[i].request && comm->ids.rows[i].request->watch)
+			add_request(comm->ids.rows[i].request);
 	ddl__channels_any(comm, add_each, NULL);
 	pthread_mutex_unlock(&comm->lock);
 }
