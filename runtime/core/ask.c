@@ -182,7 +182,14 @@ static int choose(const struct ddl_comm *comm, const struct ddl_request_options 
 	rc = rc ? rc : ddl__choose_ways(&said, call, call->count * (blocks ? (uint64_t)comm->size : 1), &pick, err);
 	if (rc < 0)
 		return rc;
-	if (ddl__pick(&pick, &picked) < 0 && (!ddl__choose_relax(&said, &pick) || ddl__pick(&pick, &picked) < 0))
+	rc = ddl__pick(&pick, &picked);
+	const char *env_algorithm = getenv("DDL_ALGO");
+	const bool by_plan = forced && !(wanted && *wanted) && !(env_algorithm && *env_algorithm);
+	if (rc < 0 && by_plan) {
+		pick.forced = NULL; /* what the plan names gives way to what is asked of precision */
+		rc = ddl__pick(&pick, &picked);
+	}
+	if (rc < 0 && (!ddl__choose_relax(&said, &pick) || ddl__pick(&pick, &picked) < 0))
 		return ddl__choose_refuse(&pick, err);
 	*candidate = picked.candidate[picked.way];
 	call->wire = pick.ways[picked.way].wire;

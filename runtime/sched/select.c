@@ -92,13 +92,15 @@ static bool is_flat(const struct ddl__algorithm *a, const struct ddl__need *need
 	if (n_ranks <= 2 && a->collective == DDL__ALLREDUCE)
 		return true;
 	if (a->build == ddl__build_direct)
-		return !need->narrow;
+		return !need->narrow || n_ranks <= DDL__SOURCES_MAX;
 	return a->build == ddl__build_exchange && n_ranks <= DDL__EXCHANGE_RANKS_MAX;
 }
 
 /* Those that reduce in the order of ranks where the build asks for it, and round alike. */
 static bool is_in_order(const struct ddl__algorithm *a, const struct ddl__need *need, uint32_t n_ranks)
 {
+	if (a->build == ddl__build_direct)
+		return n_ranks <= DDL__SOURCES_MAX;
 	return a->build == ddl__build_exchange && n_ranks <= DDL__EXCHANGE_RANKS_MAX && !need->rounds;
 }
 

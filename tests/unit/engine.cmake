@@ -3,6 +3,10 @@
 foreach(stem sched sched_allreduce sched_blocks sched_wires multiring cost cost_uplinks tuning reduce kernels blocks ulp rounding audit engine engine_algorithms engine_collectives request_buffers ids pace serve mem)
   ddl_unit_test(${stem} ddl_internal)
 endforeach()
+# What rounding may take, and the order of reductions.
+foreach(stem accuracy reproducible)
+  ddl_unit_test(${stem} ddl_internal)
+endforeach()
 # These read JSON that the engine wrote.
 foreach(stem stats dump)
   ddl_unit_test(${stem} ddl_internal PkgConfig::JANSSON)
