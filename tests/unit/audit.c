@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DDL_CHECK over transport/loop: a rank whose result was damaged is named, and one whose input is not finite, with the element; good
- * results give no such line whatever the wire; errors are of the wire's size; which starts are taken is the same on all ranks, and
+ * DDL_CHECK over transport/loop: a rank whose result was damaged is named, and one whose input is not finite, with the element;
+ * good results give no such line whatever the wire; errors are of the wire's size; which starts are taken is the same on all ranks, and
  * nothing waits where ranks start and wait in different orders.
  */
 #include <setjmp.h>
