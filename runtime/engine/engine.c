@@ -37,6 +37,7 @@
 
 enum {
 	EVENTS_A_PASS = 64,
+	EVENTS_A_CALL = 16,
 	SLEEP_MS_MAX = 1000,
 	SLEEP_MS_BUSY = 1,
 	SLEEP_MS_NOTE = 100,  /* a wait that lasts longer shows what it waits for */
@@ -242,20 +243,24 @@ static void pick_up(struct ddl_comm *comm)
 }
 
 /*
- * Hands out what the descriptors have to say. One event a call: a callback may free another source. Where another thread sleeps on
- * them it is woken whenever this one took an event: its transports took the doorbell for answered, and it must arm them anew.
- * The lock is held.
+ * Hands out what the descriptors have to say, several events a call: sources live until their transport is closed, so that none that
+ * was handed out is freed by another's callback. Where another thread sleeps on them it is woken whenever this one took an event: its
+ * transports took the doorbell for answered, and it must arm them anew. The lock is held.
  */
 static bool dispatch(struct ddl_comm *comm)
 {
-	struct epoll_event event;
-	int n = 0;
-	for (; n < EVENTS_A_PASS && epoll_wait(comm->epoll_fd, &event, 1, 0) == 1; n++) {
-		struct ddl__poll_source *source = event.data.ptr;
-		if (source == &comm->wake && comm->polling)
-			break; /* meant for the poller */
-		source->ready(source, event.events);
-	}
+	struct epoll_event events[EVENTS_A_CALL];
+	int n = 0, got;
+	do {
+		got = epoll_wait(comm->epoll_fd, events, EVENTS_A_CALL, 0);
+		for (int i = 0; i < got; i++) {
+			struct ddl__poll_source *source = events[i].data.ptr;
+			if (source == &comm->wake && comm->polling)
+				continue; /* meant for the poller */
+			source->ready(source, events[i].events);
+			n++;
+		}
+	} while (got == EVENTS_A_CALL && n < EVENTS_A_PASS);
 	if (n > 0 && comm->polling)
 		wake_poller(comm);
 	comm->stirred = n > 0;

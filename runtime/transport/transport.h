@@ -65,7 +65,7 @@ struct ddl__lane {           /* a lane as both ends must describe it. No padding
 	struct ddl__call call;
 };
 
-struct ddl__poll_source {                                                /* epoll_event.data.ptr points to one of these */
+struct ddl__poll_source { /* epoll_event.data.ptr points to one of these; lives until the transport is closed */
 	void (*ready)(struct ddl__poll_source *source, uint32_t events); /* called under the engine's lock */
 };
 
