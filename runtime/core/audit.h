@@ -10,8 +10,8 @@
  * communicator is destroyed. So nothing ever waits for what another rank has not started anyhow, and ranks may go on starting and
  * waiting in different orders. Rank 0 tells what the notes say.
  *
- * Costs where it is on: for each all-reduce of floating-point numbers the memory of a copy (4 bytes an element; float64: 8), and the
- * slots of two more requests. Where it is off: a branch in each start and each wait.
+ * Costs where it is on: for each all-reduce of floating-point numbers the memory of a copy (4 bytes an element; float64: 8), and
+ * the slots of two more requests. Where it is off: a branch in each start and each wait.
  */
 #ifndef DDL_CORE_AUDIT_H
 #define DDL_CORE_AUDIT_H
