@@ -25,6 +25,8 @@ static uint64_t sent_by(const struct ddl__steps *lane, const struct ddl__schedul
 	const uint64_t slice = schedule->slice_elements;
 	uint64_t bytes = 0;
 
+	if (lane->native)
+		k = ddl__kernels_get(DDL_SUM, DDL_FLOAT32, DDL_WIRE_NATIVE);
 	for (uint32_t i = 0; i < lane->n; i++)
 		if (ddl__step_sends(lane->steps[i].kind))
 			bytes += lane->steps[i].count / slice * ddl__wire_size(k, slice) +
@@ -79,6 +81,7 @@ int ddl__view_traffic(const struct ddl__view *view, const struct ddl__candidate 
 		.count = bytes / ELEMENT_BYTES,
 		.wire_bytes = k->wire_bytes,
 		.wire_block = k->wire_block,
+		.rounds = wire != DDL_WIRE_NATIVE,
 		.root = -1,
 		.rings = options->rings ? options->rings : 1,
 	};

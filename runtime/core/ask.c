@@ -138,7 +138,7 @@ static int take_forced(const struct ddl_comm *comm, enum ddl__collective collect
 {
 	const struct ddl__options *o = &comm->plan->options;
 	int rc = ddl__select(collective, name, candidate, err);
-	if (rc < 0 || candidate->algorithm->build != ddl__build_multiring)
+	if (rc < 0 || !ddl__takes_dims(candidate->algorithm))
 		return rc;
 	return candidate->n_dims ? ddl__dims_check(candidate->dims, candidate->n_dims, comm->size, err)
 				 : ddl__dims_check(o->dims, o->n_dims, comm->size, err);

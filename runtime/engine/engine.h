@@ -31,6 +31,7 @@
 struct ddl__lane_state {
 	struct ddl_request *request;             /* that it is of */
 	const struct ddl__steps *steps;          /* of the schedule */
+	const struct ddl__kernels *kernels;      /* the request's, or where the lane's elements travel as they are those; static */
 	const struct ddl__transport_ops *rx_ops; /* NULL: does not receive */
 	const struct ddl__transport_ops *tx_ops; /* NULL: does not send */
 	struct ddl__rx *rx;                      /* owned */

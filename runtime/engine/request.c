@@ -110,7 +110,7 @@ static int open_lane(struct ddl_request *request, uint32_t index, struct ddl_err
 		if (peer < 0)
 			continue;
 		lane.call = ddl__request_call(request, peer);
-		lane.slot_bytes = (uint32_t)ddl__wire_size(request->kernels,
+		lane.slot_bytes = (uint32_t)ddl__wire_size(state->kernels,
 							   ddl__steps_slice(steps, request->schedule->slice_elements, end == 1));
 		if (comm->via[peer] < 0)
 			return ddl__error_set(err, -ENOENT,
@@ -211,9 +211,13 @@ static int allocate(struct ddl_request *r, struct ddl_error *err)
 	if (!r->lanes || (r->schedule->scratch_elements && !r->scratch))
 		return ddl__error_set(err, -ENOMEM, "out of memory for a request of %llu elements",
 				      (unsigned long long)r->call.count);
+	const struct ddl__kernels *native = r->kernels;
+	if (r->call.wire != DDL_WIRE_NATIVE)
+		native = ddl__kernels_get((enum ddl_op)r->call.op, (enum ddl_type)r->call.type, DDL_WIRE_NATIVE);
 	for (uint32_t l = 0; l < r->schedule->n_lanes; l++) {
 		r->lanes[l].request = r;
 		r->lanes[l].steps = &r->schedule->lanes[l];
+		r->lanes[l].kernels = r->schedule->lanes[l].native ? native : r->kernels;
 	}
 	return 0;
 }
@@ -349,14 +353,16 @@ static void reduce_many(const struct ddl_request *r, const struct ddl__step *ste
 }
 
 /* The work of one slice on memory. in: the slice received; out: the slot to be sent. */
-static void compute(const struct ddl_request *r, const struct ddl__step *step, uint64_t offset, size_t n, const void *in, void *out)
+static void compute(const struct ddl__lane_state *lane, const struct ddl__step *step, uint64_t offset, size_t n, const void *in,
+		    void *out)
 {
-	const struct ddl__kernels *k = r->kernels;
+	const struct ddl_request *r = lane->request;
+	const struct ddl__kernels *k = lane->kernels;
 	const void *src = place(r, step->src_buffer, step->src + offset);
 	void *dst = place(r, step->dst_buffer, step->dst + offset);
 	if (n == 0)
 		return;
-	if (ddl__rounding_concerns(r, step)) {
+	if (!lane->steps->native && ddl__rounding_concerns(r, step)) {
 		ddl__rounding_run(r, step, offset, n, in, out, src, dst);
 		return;
 	}
@@ -399,9 +405,10 @@ static void compute(const struct ddl_request *r, const struct ddl__step *step, u
 }
 
 /* The same where elements travel as they are: nothing is copied onto itself, and long results go past the caches. */
-static void compute_native(const struct ddl_request *r, const struct ddl__step *step, uint64_t offset, size_t n, const void *in,
-			   void *out, bool placed)
+static void compute_native(const struct ddl__lane_state *lane, const struct ddl__step *step, uint64_t offset, size_t n,
+			   const void *in, void *out, bool placed)
 {
+	const struct ddl_request *r = lane->request;
 	const size_t bytes = n * r->kernels->type_bytes;
 	const void *src = place(r, step->src_buffer, step->src + offset);
 	void *dst = place(r, step->dst_buffer, step->dst + offset);
@@ -438,10 +445,10 @@ static void compute_native(const struct ddl_request *r, const struct ddl__step *
 				ddl__copy(dst, out, bytes, 1);
 			break;
 		}
-		compute(r, step, offset, n, in, out);
+		compute(lane, step, offset, n, in, out);
 		break;
 	default:
-		compute(r, step, offset, n, in, out);
+		compute(lane, step, offset, n, in, out);
 	}
 }
 
@@ -513,7 +520,7 @@ static enum ddl__halt run_slice(struct ddl_request *r, uint32_t index)
 	if (ddl__step_receives(step->kind) && !(in = lane->rx_ops->rx_slot(lane->rx, &landed)))
 		return DDL__HALT_DATA;
 	uint64_t slice = r->schedule->slice_elements, offset = lane->slice * slice;
-	size_t n = step->count - offset < slice ? step->count - offset : slice, bytes = ddl__wire_size(r->kernels, n);
+	size_t n = step->count - offset < slice ? step->count - offset : slice, bytes = ddl__wire_size(lane->kernels, n);
 	if (ddl__step_sends(step->kind)) {
 		out = ddl__share_place(r, lane, step, offset, bytes);
 		placed = out != NULL;
@@ -540,10 +547,10 @@ static enum ddl__halt run_slice(struct ddl_request *r, uint32_t index)
 		ddl__watch_begin(r, index);
 	if (from)
 		compute_borrowed(r, step, offset, n, in);
-	else if (r->call.wire == DDL_WIRE_NATIVE)
-		compute_native(r, step, offset, n, in, out, placed);
+	else if (r->call.wire == DDL_WIRE_NATIVE || lane->steps->native)
+		compute_native(lane, step, offset, n, in, out, placed);
 	else
-		compute(r, step, offset, n, in, out);
+		compute(lane, step, offset, n, in, out);
 	r->placed += placed;
 	r->answered += answered;
 	if (placed)

@@ -325,6 +325,31 @@ double ddl__cost_direct(const struct ddl__model *model, double bytes)
 	return 2 * (model->level[top].latency_us + (n - 1) * message_us(top)) + work;
 }
 
+double ddl__cost_multidirect(const struct ddl__model *model, double bytes)
+{
+	struct ddl__dimension dimensions[DDL__LEVELS_MAX];
+	const size_t n = ddl__model_dimensions(model, dimensions);
+	const double widen = model->widen > 1 ? model->widen : 1;
+	double us = 0;
+	if (n < 2)
+		return ddl__cost_direct(model, bytes);
+	for (size_t i = 0; i < n; i++) {
+		const struct ddl__dimension *d = &dimensions[i];
+		const struct ddl__level *level = &model->level[d->level];
+		const double part = (d->n - 1.0) / d->n * bytes, wide = part * widen;
+		if (i == n - 1)
+			us += 2 * (level->latency_us + (d->n - 1) * message_us(d->level) +
+				   ddl__model_transfer_us(model, d->level, (double)d->group, part)) +
+			      ddl__model_reduce_us(model, part);
+		else
+			us += 2 * ((d->n - 1) * level->latency_us * (1 + level->uneven) +
+				   ddl__model_transfer_us(model, d->level, (double)d->group, wide) * (1 + level->fused)) +
+			      ddl__model_reduce_us(model, part);
+		bytes /= d->n;
+	}
+	return us;
+}
+
 double ddl__cost_exchange(const struct ddl__model *model, double bytes)
 {
 	double n = model->n_ranks;

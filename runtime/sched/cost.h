@@ -82,6 +82,7 @@ double ddl__model_transfer_us(const struct ddl__model *model, uint32_t level, do
  *   ring       2(N-1) * a_max + 2(N-1)/N * S/B_min
  *   multiring  2 * sum_i [ (p_i-1) * a_i + (p_i-1)/p_i * S_i * q_i/B_i ], S_i = S / (p_0 ... p_(i-1)), q_i rings sharing the link;
  *              a_i counts twice where groups of different size meet
+ *   multidirect  as multiring, S natively below the top; there as direct
  *   doubling   sum_k [ a_k + S * q_k/B_k ] over the rounds k, and one more where N is no power of two
  *   halving    2 * sum_k [ a_k + S/2^(k+1) * q_k/B_k ], and two more
  *   tree       2 * ceil(log2 N) * a_max + 2 * S * q/B_min
@@ -92,6 +93,7 @@ double ddl__model_transfer_us(const struct ddl__model *model, uint32_t level, do
  */
 double ddl__cost_ring(const struct ddl__model *model, double bytes);
 double ddl__cost_multiring(const struct ddl__model *model, double bytes);
+double ddl__cost_multidirect(const struct ddl__model *model, double bytes);
 double ddl__cost_doubling(const struct ddl__model *model, double bytes);
 double ddl__cost_halving(const struct ddl__model *model, double bytes);
 double ddl__cost_tree(const struct ddl__model *model, double bytes);

@@ -12,6 +12,10 @@
  *
  * A rank's rings hang together as a tree: the chunk that it owns after one ring is cut into the intervals of the rings above it.
  * `rings` here are parts of the data, each with rings of its own.
+ * Straight to the top (multidirect): there the owners do not form a ring, but send straight to each other, as in direct.c: n-1 lanes,
+ * lane d to the owner d further. On a wire that rounds only these lanes round, and the lower ones carry elements as they are: each
+ * group's sum is rounded once and the result once. While a piece is gathered, the next is added, and the one after that is sent.
+ *
  * A ring has two lanes, down (reduce-scatter) and up (all-gather), so that while one piece is on level 1 the next is on level 0; a
  * top ring has one lane that does both. Waits: down on the ring below, up on all rings above.
  */
@@ -21,7 +25,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { SLOTS = 8, CHUNK_SLICES = 4, GRAIN = 16, PIECES = 4 };
+enum { SLOTS = 8, STRAIGHT_SLOTS = 12, CHUNK_SLICES = 4, GRAIN = 16, PIECES = 4 };
+enum { LAG = 3 }; /* pieces by which the results of a straight top are behind */
 enum { SLICE_BYTES_MAX = 256 * 1024, SLICE_BYTES_MIN = 16 * 1024, CHUNK_BYTES_MIN = 8 * 1024 };
 
 #define NONE UINT32_MAX
@@ -39,25 +44,30 @@ struct partition {
 };
 
 struct ring {                /* one that this rank is in */
-	uint32_t number;     /* the same on all its members */
+	uint32_t number;     /* of its first lane: the same on all its members */
+	uint32_t lane;       /* index of that lane */
+	uint32_t n_lanes;    /* how many */
 	uint64_t begin, end; /* grid units */
 	uint32_t n;          /* members, at least 2 */
 	uint32_t position;   /* this rank's place */
 	int before, after;   /* ranks */
 	uint32_t below;      /* ring whose chunk holds the interval; NONE: the input */
 	bool top;            /* does both halves */
-	uint32_t down_end;   /* last step of the current piece in the lane down; NONE: none */
-	uint32_t up_end;     /* ... in the lane up */
+	int *ranks;          /* of a straight top: its members; owned; else NULL */
+	uint32_t *ends;      /* last step of each piece in each lane [piece * n_lanes + lane]; NONE: none; owned */
 };
 
 struct maker {
 	const struct ddl__build *build;
 	struct ring *rings; /* this rank's, the lower before the upper */
 	uint32_t n, room;
-	uint32_t numbers;   /* rings of all ranks so far */
+	bool straight;      /* at the top */
+	uint32_t numbers;   /* lanes of all ranks so far */
+	uint32_t lanes;     /* this rank's so far */
 	uint64_t chunk_max; /* longest chunk of any of them, grid units */
 	struct ddl__schedule *schedule;
 	uint64_t begin, count, grain; /* of the current piece, elements */
+	uint64_t piece, pieces;       /* which one it is, of how many */
 };
 
 static uint64_t scale(uint64_t a, uint64_t b, uint64_t c)
@@ -85,7 +95,9 @@ static int append(struct partition *p, struct interval interval)
 static int add_ring(struct maker *m, const struct interval *owners, uint32_t n, uint64_t begin, uint64_t end, bool top,
 		    uint32_t *mine)
 {
-	uint32_t number = m->numbers++, position = 0;
+	const bool straight = top && m->straight;
+	uint32_t number = m->numbers, position = 0, n_lanes = straight ? n - 1 : 2;
+	m->numbers += n_lanes;
 	*mine = NONE;
 	m->chunk_max = (end - begin + n - 1) / n > m->chunk_max ? (end - begin + n - 1) / n : m->chunk_max;
 	while (position < n && owners[position].owner != m->build->rank)
@@ -100,7 +112,15 @@ static int add_ring(struct maker *m, const struct interval *owners, uint32_t n, 
 		m->rings = more;
 		m->room = room;
 	}
+	int *ranks = straight ? calloc(n, sizeof(*ranks)) : NULL;
+	if (straight && !ranks)
+		return -ENOMEM;
+	for (uint32_t i = 0; straight && i < n; i++)
+		ranks[i] = owners[i].owner;
 	m->rings[m->n] = (struct ring){ .number = number,
+					.lane = m->lanes,
+					.n_lanes = n_lanes,
+					.ranks = ranks,
 					.begin = begin,
 					.end = end,
 					.n = n,
@@ -109,6 +129,7 @@ static int add_ring(struct maker *m, const struct interval *owners, uint32_t n, 
 					.after = owners[(position + 1) % n].owner,
 					.below = owners[position].ring,
 					.top = top };
+	m->lanes += n_lanes;
 	*mine = m->n++;
 	return 0;
 }
@@ -178,13 +199,27 @@ static void chunk_of(const struct maker *m, const struct ring *ring, uint32_t ch
 
 static struct ddl__steps *lane_of(const struct maker *m, const struct ring *ring, bool up)
 {
-	return &m->schedule->lanes[2 * (ring - m->rings) + (up && !ring->top)];
+	return &m->schedule->lanes[ring->lane + (up && !ring->top)];
 }
 
-static void wait_for(struct ddl__step *step, const struct maker *m, const struct ring *ring, bool up)
+/* The last step of the current piece in lane l of a ring. */
+static uint32_t *end_of(const struct maker *m, const struct ring *ring, uint32_t l)
 {
-	step->wait_lane = (uint32_t)(lane_of(m, ring, up) - m->schedule->lanes);
-	step->wait_step = up ? ring->up_end : ring->down_end;
+	return &ring->ends[m->piece * ring->n_lanes + l];
+}
+
+/* A step waits for the current piece in a lane of a ring, if it has any steps there. */
+static void wait_for(struct ddl__step *step, const struct maker *m, const struct ring *ring, uint32_t l)
+{
+	const uint32_t end = *end_of(m, ring, l);
+	step->wait_lane = end == NONE ? DDL__NO_WAIT : ring->lane + l;
+	step->wait_step = end;
+}
+
+static void set_piece(struct maker *m, uint64_t piece)
+{
+	m->piece = piece;
+	ddl__split(m->build->count, m->pieces, piece, m->grain, &m->begin, &m->count);
 }
 
 /* Adds the steps of ring order k = from ... to: step k concerns chunk position-k. */
@@ -221,30 +256,90 @@ static void go_down(struct maker *m, struct ring *ring)
 {
 	struct ddl__steps *lane = lane_of(m, ring, false);
 	uint32_t first = add_steps(m, ring, lane, 0, ring->top ? 2 * (ring->n - 1) : ring->n - 1, false);
-	ring->down_end = first == NONE ? NONE : lane->n - 1;
-	ring->up_end = ring->top ? ring->down_end : NONE;
+	*end_of(m, ring, 0) = first == NONE ? NONE : lane->n - 1;
+	*end_of(m, ring, 1) = NONE;
 	if (first != NONE && ring->below != NONE)
-		wait_for(&lane->steps[first], m, &m->rings[ring->below], false);
+		wait_for(&lane->steps[first], m, &m->rings[ring->below], 0);
+}
+
+/* A step without elements, to wait for lane l of another ring. */
+static void add_wait(struct maker *m, struct ddl__steps *lane, const struct ring *ring, uint32_t l)
+{
+	if (*end_of(m, ring, l) != NONE)
+		wait_for(ddl__schedule_add(lane, DDL__COPY, DDL__OUTPUT, 0, DDL__OUTPUT, 0, 0), m, ring, l);
 }
 
 /* All-gather of the current piece: when all rings above are through, or the own reduce-scatter where there is none. */
 static void go_up(struct maker *m, struct ring *ring)
 {
 	struct ddl__steps *lane = lane_of(m, ring, true);
-	bool waits = false;
-	if (ring->top || ring->down_end == NONE)
+	const uint32_t before = lane->n;
+	if (ring->top || *end_of(m, ring, 0) == NONE)
 		return;
 	for (uint32_t r = (uint32_t)(ring - m->rings) + 1; r < m->n; r++) {
 		const struct ring *above = &m->rings[r];
-		if (above->below != (uint32_t)(ring - m->rings) || above->up_end == NONE)
-			continue;
-		wait_for(ddl__schedule_add(lane, DDL__COPY, DDL__OUTPUT, 0, DDL__OUTPUT, 0, 0), m, above, true);
-		waits = true;
+		const bool is_above = above->below == (uint32_t)(ring - m->rings);
+		const uint32_t first = above->top ? 0 : 1, end = above->top && !above->ranks ? 1 : above->n_lanes;
+		for (uint32_t l = first; is_above && l < end; l++)
+			add_wait(m, lane, above, l);
 	}
-	if (!waits)
-		wait_for(ddl__schedule_add(lane, DDL__COPY, DDL__OUTPUT, 0, DDL__OUTPUT, 0, 0), m, ring, false);
+	if (lane->n == before)
+		add_wait(m, lane, ring, 0);
 	add_steps(m, ring, lane, ring->n - 1, 2 * (ring->n - 1), true);
-	ring->up_end = lane->n - 1;
+	*end_of(m, ring, 1) = lane->n - 1;
+}
+
+/* ---- a straight top ---- */
+
+enum role { SEND, REDUCE, GIVE, TAKE }; /* in the order in which they follow each other, each a piece behind the last */
+
+/* Adds a step of lane d-1, to or from the owner d further; returns it, NULL: the chunk of that member is empty. */
+static struct ddl__step *add_straight(struct maker *m, const struct ring *ring, uint32_t d, enum ddl__step_kind kind,
+				      uint32_t member, bool input)
+{
+	struct ddl__steps *lane = &m->schedule->lanes[ring->lane + d - 1];
+	const enum ddl__buffer src = input && ring->below == NONE ? DDL__INPUT : DDL__OUTPUT;
+	uint64_t begin, count;
+	chunk_of(m, ring, member % ring->n, &begin, &count);
+	if (count == 0)
+		return NULL;
+	*end_of(m, ring, d - 1) = lane->n;
+	return ddl__schedule_add(lane, kind, src, begin, DDL__OUTPUT, begin, count);
+}
+
+/* The steps of a role for the current piece. */
+static void go_straight(struct maker *m, struct ring *ring, enum role role)
+{
+	const uint32_t n = ring->n, me = ring->position;
+	for (uint32_t d = 1; d < n; d++) {
+		struct ddl__step *step = NULL;
+		switch (role) {
+		case SEND:
+			*end_of(m, ring, d - 1) = NONE;
+			step = add_straight(m, ring, d, DDL__SEND, me + d, true);
+			break;
+		case REDUCE:
+			step = add_straight(m, ring, d, DDL__RECV_REDUCE, me, d == 1);
+			break;
+		case GIVE:
+			step = add_straight(m, ring, d, d == 1 ? DDL__SEND_STORE : DDL__SEND, me, false);
+			break;
+		case TAKE: /* behind what was sent from there: the lane that sends to that member is n-d */
+			step = add_straight(m, ring, d, DDL__RECV, me + n - d, false);
+			break;
+		}
+		if (!step)
+			continue;
+		step->final = role == REDUCE && d == n - 1;
+		if (ring->below != NONE && (role == SEND || (role == REDUCE && d == 1)))
+			wait_for(step, m, &m->rings[ring->below], 0);
+		else if (role == REDUCE && d > 1)
+			wait_for(step, m, ring, d - 2);
+		else if (role == GIVE && n > 2)
+			wait_for(step, m, ring, d == 1 ? n - 2 : 0);
+		else if (role == TAKE && 2 * d != n)
+			wait_for(step, m, ring, n - d - 1);
+	}
 }
 
 /* Elements of the longest chunk of any rank in a piece of `count` elements. */
@@ -269,16 +364,20 @@ static int reserve_lanes(struct maker *m, uint64_t pieces)
 	for (uint32_t r = 0; r < m->n; r++) {
 		struct ring *ring = &m->rings[r];
 		uint64_t above = 0;
+		ring->ends = calloc(pieces * ring->n_lanes, sizeof(*ring->ends));
+		if (!ring->ends)
+			return -ENOMEM;
 		for (uint32_t q = r + 1; q < m->n; q++)
-			above += m->rings[q].below == r;
-		for (int up = 0; up < 2; up++) {
-			struct ddl__steps *lane = &m->schedule->lanes[2 * r + (uint32_t)up];
-			lane->number = 2 * ring->number + (uint32_t)up;
-			if (up && ring->top)
+			above += m->rings[q].below == r ? m->rings[q].n_lanes : 0;
+		for (uint32_t l = 0; l < ring->n_lanes; l++) {
+			struct ddl__steps *lane = &m->schedule->lanes[ring->lane + l];
+			lane->number = ring->number + l;
+			lane->native = m->straight && !ring->top;
+			if (l && ring->top && !ring->ranks)
 				continue;
-			lane->recv_peer = ring->before;
-			lane->send_peer = ring->after;
-			uint64_t steps = ring->top ? 2 * (uint64_t)ring->n : ring->n + above + 1;
+			lane->recv_peer = ring->ranks ? ring->ranks[(ring->position + ring->n - l - 1) % ring->n] : ring->before;
+			lane->send_peer = ring->ranks ? ring->ranks[(ring->position + l + 1) % ring->n] : ring->after;
+			uint64_t steps = ring->ranks ? 4 : ring->top ? 2 * (uint64_t)ring->n : ring->n + above + 1;
 			int rc = ddl__schedule_reserve(lane, pieces * steps);
 			if (rc < 0)
 				return rc;
@@ -287,43 +386,68 @@ static int reserve_lanes(struct maker *m, uint64_t pieces)
 	return 0;
 }
 
+/* The steps that stand at index i of each lane's pieces: those of piece i, and of a straight top also those of pieces before it. */
+static void emit_pieces(struct maker *m, uint64_t i)
+{
+	const uint64_t lag = m->straight ? LAG : 0;
+	for (uint32_t r = 0; r < m->n; r++) {
+		struct ring *ring = &m->rings[r];
+		for (uint64_t role = SEND; ring->ranks && role <= TAKE; role++) {
+			if (i < role || i - role >= m->pieces)
+				continue;
+			set_piece(m, i - role);
+			go_straight(m, ring, (enum role)role);
+		}
+		if (ring->ranks || i >= m->pieces)
+			continue;
+		set_piece(m, i);
+		go_down(m, ring);
+	}
+	if (i < lag)
+		return;
+	set_piece(m, i - lag);
+	for (uint32_t r = m->n; r-- > 0;)
+		go_up(m, &m->rings[r]);
+}
+
 static int emit(struct maker *m)
 {
 	const struct ddl__build *b = m->build;
-	uint64_t max = (b->slice_bytes ? b->slice_bytes : SLICE_BYTES_MAX) / b->wire_bytes, min = SLICE_BYTES_MIN / b->wire_bytes;
+	const uint64_t bytes = m->straight && b->rounds ? sizeof(float) : b->wire_bytes; /* of an element in the longest slices */
+	uint64_t max = (b->slice_bytes ? b->slice_bytes : SLICE_BYTES_MAX) / bytes, min = SLICE_BYTES_MIN / bytes;
 	max = max ? max : 1;
 	min = min < max ? min : max;
 	m->grain = ddl__grain(b, b->count >= (uint64_t)b->layout->n_ranks * GRAIN * 16 ? GRAIN : 1);
-	uint64_t pieces = choose_pieces(m, max), largest, none;
-	int rc = reserve_lanes(m, pieces);
+	m->pieces = choose_pieces(m, max);
+	uint64_t largest, none;
+	int rc = reserve_lanes(m, m->pieces);
 	if (rc < 0)
 		return rc;
-	ddl__split(b->count, pieces, 0, m->grain, &none, &largest); /* the first piece is the largest */
+	ddl__split(b->count, m->pieces, 0, m->grain, &none, &largest); /* the first piece is the largest */
 	uint64_t slice = (longest_chunk(m, largest) + CHUNK_SLICES - 1) / CHUNK_SLICES;
-	m->schedule->slots = SLOTS;
+	m->schedule->slots = m->straight ? STRAIGHT_SLOTS : SLOTS;
 	m->schedule->slice_elements = ddl__whole_blocks(b, slice > min ? slice : min);
-	for (uint64_t p = 0; p < pieces; p++) {
-		ddl__split(b->count, pieces, p, m->grain, &m->begin, &m->count);
-		for (uint32_t r = 0; r < m->n; r++)
-			go_down(m, &m->rings[r]);
-		for (uint32_t r = m->n; r-- > 0;)
-			go_up(m, &m->rings[r]);
-	}
+	for (uint64_t i = 0; i < m->pieces + (m->straight ? LAG : 0); i++)
+		emit_pieces(m, i);
 	return 0;
 }
 
 /* One part: all rings of it. */
-static int build_part(const struct ddl__build *build, struct ddl__schedule **schedule)
+static int build_part(const struct ddl__build *build, bool straight, struct ddl__schedule **schedule)
 {
-	struct maker m = { .build = build };
+	struct maker m = { .build = build, .straight = straight };
 	struct ddl__group *root = NULL;
 	struct partition none = { 0 };
 	int rc = build->n_dims ? ddl__groups_from_dims(build->layout, 0, build->dims, build->n_dims, &root)
 			       : ddl__groups_from_layout(build->layout, 0, &root);
 	rc = rc ? rc : divide(&m, root, true, &none);
-	rc = rc ? rc : ddl__schedule_create(2 * m.n, &m.schedule);
+	rc = rc ? rc : ddl__schedule_create(m.lanes, &m.schedule);
 	rc = rc ? rc : emit(&m);
 	free(none.at);
+	for (uint32_t r = 0; r < m.n; r++) {
+		free(m.rings[r].ranks);
+		free(m.rings[r].ends);
+	}
 	free(m.rings);
 	ddl__groups_destroy(root);
 	if (rc < 0) {
@@ -334,9 +458,41 @@ static int build_part(const struct ddl__build *build, struct ddl__schedule **sch
 	return 0;
 }
 
+static int build_rings(const struct ddl__build *build, struct ddl__schedule **schedule)
+{
+	return build_part(build, false, schedule);
+}
+
+static int build_straight(const struct ddl__build *build, struct ddl__schedule **schedule)
+{
+	return build_part(build, true, schedule);
+}
+
 int ddl__build_multiring(const struct ddl__build *build, struct ddl__schedule **schedule)
 {
 	if (build->layout->n_ranks == 1 || build->count == 0)
 		return ddl__build_ring(build, schedule);
-	return ddl__build_parts(build, build_part, schedule);
+	return ddl__build_parts(build, build_rings, schedule);
+}
+
+/* Whether the ranks form groups of groups. */
+static int has_levels(const struct ddl__build *build, bool *levels)
+{
+	struct ddl__group *root = NULL;
+	int rc = build->n_dims ? ddl__groups_from_dims(build->layout, 0, build->dims, build->n_dims, &root)
+			       : ddl__groups_from_layout(build->layout, 0, &root);
+	*levels = false;
+	for (uint32_t i = 0; rc == 0 && i < root->n; i++)
+		*levels |= root->children[i]->n > 0;
+	ddl__groups_destroy(root);
+	return rc;
+}
+
+int ddl__build_multidirect(const struct ddl__build *build, struct ddl__schedule **schedule)
+{
+	bool levels;
+	int rc = has_levels(build, &levels);
+	if (rc < 0 || !levels || build->count == 0)
+		return rc ? rc : ddl__build_direct(build, schedule);
+	return ddl__build_parts(build, build_straight, schedule);
 }

@@ -162,6 +162,7 @@ void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t
  * Builders, one algorithm a file. Each is a pure function. Returns 0; -ENOMEM; -EOPNOTSUPP (not for this count or layout).
  *   ring           all-reduce: reduce-scatter and all-gather around a ring, pipelined; `rings` rings share the data
  *   multiring      all-reduce: reduce-scatter level by level, all-gather back, pipelined; `rings` parts of the data
+ *   multidirect    all-reduce: as multiring, but at the top, where alone a wire rounds, straight to the owners
  *   doubling       all-reduce: log2 N rounds in which whole values are exchanged, for short messages
  *   halving        all-reduce: recursive halving and doubling, 2 log2 N rounds
  *   tree           all-reduce: reduced and broadcast along two binary trees, pipelined
@@ -189,6 +190,7 @@ int ddl__build_ring(const struct ddl__build *build, struct ddl__schedule **sched
 int ddl__build_parts(const struct ddl__build *build, int (*one)(const struct ddl__build *build, struct ddl__schedule **schedule),
 		     struct ddl__schedule **schedule);
 int ddl__build_multiring(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_multidirect(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_doubling(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_halving(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_tree(const struct ddl__build *build, struct ddl__schedule **schedule);

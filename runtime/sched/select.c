@@ -30,6 +30,8 @@ const struct ddl__algorithm ddl__algorithms[] = {
 	{ 9, DDL__ALLREDUCE, "knomial", "up and down a tree of radix 4; short messages", ddl__build_knomial, ddl__cost_knomial },
 	{ 10, DDL__ALLREDUCE, "exchange", "everything straight to everybody, one hop; the shortest messages", ddl__build_exchange,
 	  ddl__cost_exchange },
+	{ 11, DDL__ALLREDUCE, "multidirect", "as multiring, at the top straight to the owners; there alone a wire rounds",
+	  ddl__build_multidirect, ddl__cost_multidirect },
 	{ 2, DDL__BROADCAST, "chain", "pipelined chain from the root along the ring order", ddl__build_chain, NULL },
 	{ 3, DDL__BARRIER, "dissemination", "log2 N rounds of signals", ddl__build_dissemination, NULL },
 	{ 20, DDL__REDUCE_SCATTER, "ring", "around the plan's ring; bandwidth-optimal", ddl__build_ring_reduce_scatter,
@@ -78,6 +80,11 @@ const char *ddl__collective_name(enum ddl__collective collective)
 	return "unknown collective";
 }
 
+bool ddl__takes_dims(const struct ddl__algorithm *algorithm)
+{
+	return algorithm->build == ddl__build_multiring || algorithm->build == ddl__build_multidirect;
+}
+
 const char *ddl__algorithm_name(uint32_t id)
 {
 	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++)
@@ -93,6 +100,8 @@ static bool is_flat(const struct ddl__algorithm *a, const struct ddl__need *need
 		return true;
 	if (a->build == ddl__build_direct)
 		return !need->narrow || n_ranks <= DDL__SOURCES_MAX;
+	if (a->build == ddl__build_multidirect)
+		return !need->narrow;
 	return a->build == ddl__build_exchange && n_ranks <= DDL__EXCHANGE_RANKS_MAX;
 }
 
@@ -158,9 +167,10 @@ int ddl__select(enum ddl__collective collective, const char *wanted, struct ddl_
 			*candidate = (struct ddl__candidate){ .algorithm = a };
 			if (!wanted || !wanted[length])
 				return 0;
-			if (a->build == ddl__build_multiring)
+			if (ddl__takes_dims(a))
 				return read_dims(wanted, wanted + length + 1, candidate, err);
-			return ddl__error_set(err, -EINVAL, "%s takes no dimensions: only multiring does, as in multiring:4x8x8",
+			return ddl__error_set(err, -EINVAL,
+					      "%s takes no dimensions: only multiring and multidirect do, as in multiring:4x8x8",
 					      a->name);
 		}
 		size_t used = strlen(names);
@@ -278,14 +288,17 @@ size_t ddl__candidates(enum ddl__collective collective, const struct ddl__model 
 	struct ranking best = { .model = model, .bytes = bytes, .at = split, .room = SPLITS };
 	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
 		struct ddl__candidate candidate = { .algorithm = a };
-		if (a->collective != collective || !a->cost || !ddl__algorithm_keeps(a, need, model->n_ranks))
+		if (a->collective != collective || !a->cost || !ddl__algorithm_keeps(a, need, model->n_ranks) ||
+		    (a->build == ddl__build_multidirect && !need->rounds))
 			continue;
 		rank_in(&all, &candidate);
-		if (a->build == ddl__build_multiring && model->n_dims == 0)
-			rank_dims(&best, &candidate, model->n_ranks);
+		if (!ddl__takes_dims(a) || model->n_dims)
+			continue;
+		best.n = 0;
+		rank_dims(&best, &candidate, model->n_ranks);
+		for (size_t i = 0; i < best.n; i++)
+			rank_in(&all, &split[i]);
 	}
-	for (size_t i = 0; i < best.n; i++)
-		rank_in(&all, &split[i]);
 	return all.n;
 }
 

@@ -51,13 +51,16 @@ const char *ddl__algorithms_keeping(enum ddl__collective collective, const struc
 /* "all-reduce", "broadcast", "barrier". Static. */
 const char *ddl__collective_name(enum ddl__collective collective);
 
+/* Whether dimensions may follow its name. */
+bool ddl__takes_dims(const struct ddl__algorithm *algorithm);
+
 /* The name of an id; "unknown algorithm" for none of the table's. Static. */
 const char *ddl__algorithm_name(uint32_t id);
 
 /*
  * Finds by the name, with dimensions or without; NULL: the first of the collective. Returns 0; -EOPNOTSUPP (no such algorithm for
  * this collective: the sentence lists those that exist); -EINVAL (dimensions that are none, or of another algorithm than
- * multiring).
+ * multiring and multidirect).
  */
 int ddl__select(enum ddl__collective collective, const char *wanted, struct ddl__candidate *candidate, struct ddl_error *err);
 

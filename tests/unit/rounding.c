@@ -196,7 +196,8 @@ static void every_wire_takes_its_share_of_the_bytes(void **state)
 					   .wire = DDL_WIRE_NATIVE,
 					   .rings = 1,
 					   .count = 100003 };
-			if (a->collective != collectives[c] || a->build == ddl__build_bruck_allgather)
+			if (a->collective != collectives[c] || a->build == ddl__build_bruck_allgather ||
+			    a->build == ddl__build_multidirect) /* below the top elements travel as they are */
 				continue;
 			const uint64_t native = bytes_sent(&w, &job);
 			for (int wire = DDL_WIRE_BFLOAT16; wire <= DDL_WIRE_INT8; wire++) {
