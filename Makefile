@@ -21,7 +21,7 @@ OPTIONS     = -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DCMAKE_INSTALL_SYSCONFDIR=$(SYSC
 	      -DDDL_SPANK=$(call found,slurm/spank.h) -DDDL_PMIX=$(call packaged,pmix) \
 	      -DDDL_TESTS=$(call packaged,cmocka) $(CMAKE_ARGS)
 
-.PHONY: all configure install check check-long bench bench-node bench-network bench-overlap bench-precision \
+.PHONY: all configure install rpm deb check check-long bench bench-node bench-network bench-overlap bench-precision \
 	demo fmt lint deps clean distclean help
 .DEFAULT_GOAL := all
 
@@ -38,6 +38,14 @@ configure:
 
 install: all                    ## installs below $(DESTDIR)$(PREFIX)
 	@DESTDIR='$(DESTDIR)' $(CMAKE) --install $(BUILD)
+
+rpm:                            ## RPM packages in build/rpm (RPM_ARGS="--define 'slurm_prefix /opt/slurm'")
+	@scripts/install-deps build package
+	@scripts/package rpm --jobs $(JOBS) $(RPM_ARGS)
+
+deb:                            ## Debian packages in build/deb
+	@scripts/install-deps build package
+	@scripts/package deb --jobs $(JOBS)
 
 check:                          ## installs what the tests need, then runs them, also under sanitizers (some minutes on 2 cores)
 	@scripts/install-deps
