@@ -21,7 +21,7 @@ field() { # FILE FIELD
 }
 
 @test "the split is that of the RPM packages, and each depends on what it needs" {
-	[ "$(for file in "$OUT"/*.deb; do field "$file" Package; done | sort | xargs)" = "ddl-doc ddl-tools libddl-dev libddl0 slurm-spank-ddl" ]
+	[ "$(for file in "$OUT"/*.deb; do field "$file" Package; done | sort | xargs)" = "ddl-doc ddl-tools libddl-dev libddl0 python3-ddl slurm-spank-ddl" ]
 	[[ $(field "$OUT"/libddl-dev_*.deb Depends) == *"libddl0 (= "* ]]
 	[[ $(field "$OUT"/ddl-tools_*.deb Depends) == *libjansson4* ]]
 	series=$(slurmd -V | sed -n 's/.* \([0-9]*\.[0-9]*\)\..*/\1/p')

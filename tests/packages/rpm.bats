@@ -33,7 +33,7 @@ installed() {
 
 @test "there is one package for each who installs, and the sources" {
 	names=$(for file in "${packages[@]}"; do rpm -qp --qf '%{NAME}\n' "$file"; done | sort | xargs)
-	[ "$names" = "ddl-doc ddl-tools libddl libddl-devel slurm-spank-ddl" ]
+	[ "$names" = "ddl-doc ddl-tools libddl libddl-devel python3-ddl slurm-spank-ddl" ]
 	[ "$(find "$OUT/SRPMS" -name '*.src.rpm' | wc -l)" = 1 ]
 	tar -tzf "$OUT"/SOURCES/ddl-*.tar.gz | grep -qE '^ddl-[0-9.]+/ddl.spec$'
 }
@@ -63,7 +63,7 @@ installed() {
 
 @test "an empty root takes them, rpm -V finds every file as it was packaged, and programs run from there" {
 	installed
-	for name in ddl-doc ddl-tools libddl libddl-devel slurm-spank-ddl; do
+	for name in ddl-doc ddl-tools libddl libddl-devel python3-ddl slurm-spank-ddl; do
 		in_root -V --nodeps "$name"
 	done
 	library=$(find "$root" -name 'libddl.so.?')
@@ -74,6 +74,8 @@ installed() {
 	plugin=$(find "$root" -name spank_ddl.so)
 	grep -Fx "optional ${plugin#"$root"}" "$root/etc/slurm/plugstack.conf.d/ddl.conf"
 	LD_LIBRARY_PATH=${library%/*} "$root/usr/bin/ddl" plan --nodes 'n[1-4]' | grep n4
+	PYTHONPATH=$(dirname "$(find "$root" -path '*-packages/ddl' -type d)") DDL_LIBRARY=$library PYTHONDONTWRITEBYTECODE=1 \
+		/usr/bin/python3 -c 'import ddl; print(ddl.library_version())' | grep -E '^[0-9.]+$'
 	grep -F "${library%/*}" <(PKG_CONFIG_PATH=${library%/*}/pkgconfig pkg-config --variable=libdir ddl | xargs realpath)
 }
 
@@ -82,7 +84,7 @@ installed() {
 	echo 'optional /elsewhere/spank_ddl.so default=ring' >"$root/etc/slurm/plugstack.conf.d/ddl.conf"
 	in_root -U --nodeps --replacepkgs "$(package slurm-spank-ddl)"
 	[ "$(cat "$root/etc/slurm/plugstack.conf.d/ddl.conf")" = 'optional /elsewhere/spank_ddl.so default=ring' ]
-	in_root -e ddl-doc ddl-tools libddl-devel libddl slurm-spank-ddl
+	in_root -e ddl-doc ddl-tools libddl-devel python3-ddl libddl slurm-spank-ddl
 	[ "$(cd "$root" && find . -type f -not -path './rpmdb/*')" = ./etc/slurm/plugstack.conf.d/ddl.conf.rpmsave ]
 }
 
