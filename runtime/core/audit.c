@@ -152,6 +152,7 @@ int ddl__audited_open(struct ddl_request *r, struct ddl_error *err)
 		return ddl__error_set(err, -ENOMEM, "out of memory for a copy of %llu elements, which DDL_CHECK needs: unset it",
 				      (unsigned long long)r->call.count);
 	a->mine.request = r->id;
+	r->comm->audit->requests++; /* requests of a communicator are made in one order */
 	return make_requests(r, err);
 }
 

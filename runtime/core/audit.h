@@ -47,6 +47,7 @@ struct ddl__audit {             /* of a communicator */
 	pthread_mutex_t lock;   /* guards all that follows */
 	struct ddl__late *late; /* owned */
 	size_t n_late, room_late;
+	uint64_t requests;    /* that were made to be compared */
 	uint64_t results;     /* that were compared */
 	uint64_t odd;         /* inputs with NaN or infinities */
 	uint64_t differing;   /* results that are not the same bits on all ranks */

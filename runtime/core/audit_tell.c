@@ -183,7 +183,7 @@ void ddl__audit_judge(struct ddl_comm *comm, const struct ddl__call *call, const
 void ddl__audit_summary(struct ddl_comm *comm)
 {
 	const struct ddl__audit *audit = comm->audit;
-	if (comm->rank == 0)
+	if (comm->rank == 0 && audit->requests)
 		ddl__log(DDL__LOG_ASKED,
 			 "check: %" PRIu64 " results compared: largest error %.3g ulp; not the same bits on all ranks: %" PRIu64
 			 "; that lost numbers: %" PRIu64 "; inputs with NaN or infinity: %" PRIu64,
