@@ -13,8 +13,6 @@
 
 from __future__ import annotations
 
-import atexit
-import os
 from typing import Any, Optional
 
 from ._library import VERSION as __version__
@@ -35,7 +33,6 @@ from .request import Request, options
 from .store import Store
 
 _world: Optional[Comm] = None
-_owner: int = 0  # the process that made it
 
 
 def init(**keywords: Any) -> Comm:
@@ -43,11 +40,9 @@ def init(**keywords: Any) -> Comm:
 
     The first call is collective and blocks. It is destroyed when the interpreter ends, or by :func:`finalize`.
     """
-    global _world, _owner
+    global _world
     if _world is None or not _world._handle:
         _world = Comm.create(**keywords)
-        _owner = os.getpid()
-        atexit.register(_at_exit)
     elif keywords:
         raise ArgumentError("ddl.init() has made the communicator already: give keywords in the first call only")
     return _world
@@ -59,11 +54,6 @@ def finalize() -> None:
     if _world is not None:
         _world.destroy()
     _world = None
-
-
-def _at_exit() -> None:
-    if _world is not None and os.getpid() == _owner:
-        _world._end(at_exit=True)
 
 
 def library_version() -> str:

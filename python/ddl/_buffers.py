@@ -127,7 +127,7 @@ def _view(view: memoryview, writable: bool, what: str) -> Buffer:
     return Buffer(address, view.nbytes // view.itemsize, kind, view)
 
 
-class _DLTensor(ctypes.Structure):
+class DLTensor(ctypes.Structure):
     _fields_ = [
         ("data", ctypes.c_void_p),
         ("device_type", ctypes.c_int32),
@@ -151,7 +151,7 @@ _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 def _dlpack(thing: Any, what: str) -> Buffer:
     capsule = thing.__dlpack__()
-    tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+    tensor = DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     if tensor.device_type not in _DL_HOST:
         raise argument_error(f"the {what} is on DLPack device {tensor.device_type}: move it to the CPU first")
     kind = _BY_KIND.get((_DL_KINDS.get(tensor.code, ""), tensor.bits // 8)) if tensor.lanes == 1 else None

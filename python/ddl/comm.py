@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import itertools
+import os
+import sys
 import weakref
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
@@ -12,6 +16,9 @@ from ._library import CCommOptions, CError, Op, Type, lib
 from .errors import Error, argument_error, error
 from .request import Request, options, word
 from .store import Bridge, Store
+
+_all: "weakref.WeakValueDictionary[int, Comm]" = weakref.WeakValueDictionary()  # in the order in which they were made
+_numbers = itertools.count()
 
 _Ask = Tuple[str, Tuple[Any, ...], Buffer, Buffer]  # C name, its arguments up to the communicator, buffers
 
@@ -34,8 +41,11 @@ class Comm:
         self._orphans: List[Tuple[int, Any]] = []  # requests that were dropped while active
         self._requests: "weakref.WeakSet[Request]" = weakref.WeakSet()
         self._memory: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        self._kept: List[Any] = []
+        self._closing = False  # close() was called
         self.rank: int = lib.ddl_comm_rank(handle)
         self.size: int = lib.ddl_comm_size(handle)
+        _all[next(_numbers)] = self
 
     # ---- making and ending
 
@@ -116,20 +126,26 @@ class Comm:
             raise argument_error("arrays of alloc() are still in use, and their memory would end: delete them first")
         self._end()
 
-    def _end(self, at_exit: bool = False) -> None:
+    def close(self, at_exit: bool = False) -> None:
+        """:meth:`destroy` for whoever is done: calls under way are aborted on all ranks; while arrays of :meth:`alloc` are used, the
+        end waits for them, at the latest for the end of the program."""
+        if self._handle and self._busy():
+            self.abort("a rank ended the communicator while calls on it were under way")
+        self._closing = True
+        if at_exit or not len(self._memory):
+            self._end()
+
+    def _busy(self) -> bool:
+        handles = [r._handle for r in list(self._requests) if r._handle] + [h for h, _ in self._orphans]
+        return any(lib.ddl_test(h) == 0 for h in handles)
+
+    def _end(self) -> None:
         if not self._handle:
             return
         for request in list(self._requests):
-            try:
-                request.free()
-            except Error:
-                if not at_exit:
-                    raise
-                return  # active: peers are told by the connection's end
+            request.free()
         for handle, _ in self._orphans:
             if lib.ddl_request_free(handle):
-                if at_exit:
-                    return
                 raise argument_error("a request that was dropped is still active: wait for requests before you drop them")
         self._orphans.clear()
         handle, self._handle = self._handle, None
@@ -196,6 +212,11 @@ class Comm:
         weakref.finalize(raw, _give_back, weakref.ref(self), memory.value).atexit = False
         return raw
 
+    def keep_bytes(self, size: int) -> int:
+        """The address of such memory that stays until the communicator ends, whoever uses it."""
+        self._kept.append(self.alloc_bytes(size))
+        return ctypes.addressof(self._kept[-1])
+
     def _live(self) -> int:
         if not self._handle:
             raise argument_error("the communicator was destroyed: make another one")
@@ -224,6 +245,10 @@ class Comm:
         request = Request(self, made.value, send, recv)
         self._requests.add(request)
         return request
+
+    def make(self, name: str, arguments: Tuple[Any, ...], **keywords: Any) -> Request:
+        """A persistent request by the C call's name and its arguments up to the communicator, for those who know addresses."""
+        return self._make((name, arguments, NOTHING, NOTHING), keywords)
 
     # ---- the collectives
 
@@ -433,6 +458,8 @@ def _give_back(comm: "weakref.ref[Comm]", memory: int) -> None:
     alive = comm()
     if alive is not None and alive._handle:
         lib.ddl_mem_free(alive._handle, memory)
+        if alive._closing and not len(alive._memory):
+            alive._end()
 
 
 def _given(b: Buffer, what: str) -> Buffer:
@@ -460,5 +487,21 @@ def _same(send: Buffer, recv: Buffer, count: int) -> None:
         raise argument_error(f"the send buffer is {names[0]} and the receive buffer {names[-1]}: give buffers of one type")
     _length(recv, "receive buffer", count)
 
+
+def _at_exit(owner: int = os.getpid()) -> None:
+    """Ends what is left. After an exception that nobody caught, the other ranks hear of it instead of waiting."""
+    if os.getpid() != owner:
+        return
+    cause = getattr(sys, "last_value", None)
+    for _, comm in sorted(_all.items()):
+        try:
+            if cause is not None and comm._handle:
+                comm.abort(f"rank {comm.rank} ended with {type(cause).__name__}: {cause}"[:300])
+            comm.close(at_exit=True)
+        except Error:
+            pass  # the process ends anyway
+
+
+atexit.register(_at_exit)
 
 __all__ = ["Comm", "type_of"]

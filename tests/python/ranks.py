@@ -6,6 +6,7 @@ A test file is its own worker: `run(__file__, "case", ranks)` starts `ddl run -n
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import unittest
@@ -37,12 +38,18 @@ def launch(command, n=0, good=True, **env):
     """Runs a command, on n ranks where n is given; its output. Fails where it ends otherwise than `good` says."""
     if n:
         command = [os.path.join(BUILD, "bin", "ddl"), "run", "-n", str(n), "--no-prefix", "--no-kill-on-bad-exit"] + command
-    done = subprocess.run(
-        command, env=clean_environment(**env), timeout=SECONDS, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    started = subprocess.Popen(
+        command, env=clean_environment(**env), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )
-    if (done.returncode == 0) != good:
-        raise AssertionError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
-    return done.stdout
+    try:
+        output, _ = started.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(started.pid, signal.SIGKILL)
+        output, _ = started.communicate()
+        raise AssertionError(f"{' '.join(command)} has not ended within {SECONDS} seconds:\n{output}") from None
+    if (started.returncode == 0) != good:
+        raise AssertionError(f"{' '.join(command)} ended with {started.returncode}:\n{output}")
+    return output
 
 
 def run(file, case, n, good=True, **env):
@@ -52,7 +59,7 @@ def run(file, case, n, good=True, **env):
 
 def main(worker):
     """The end of a test file: a worker where an argument names a case, else the tests."""
-    if len(sys.argv) == 2 and not sys.argv[1].startswith("-"):
+    if len(sys.argv) == 2 and sys.argv[1] in worker:
         worker[sys.argv[1]]()
     else:
         unittest.main(verbosity=2)
