@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from ._library import VERSION as __version__
-from ._library import Op, Rounding, Type, Wire, lib
+from ._library import Accuracy, Op, Rounding, Type, Wire, lib
 from .comm import Comm
 from .errors import (
     AbortedError,
@@ -63,6 +63,7 @@ def library_version() -> str:
 
 __all__ = [
     "AbortedError",
+    "Accuracy",
     "ArgumentError",
     "Comm",
     "DeadlineError",

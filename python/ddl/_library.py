@@ -68,7 +68,22 @@ class Rounding(enum.IntEnum):
     STOCHASTIC = 1
 
 
-ENUMS = {"ddl_type": (Type, "DDL_"), "ddl_op": (Op, "DDL_"), "ddl_wire": (Wire, "DDL_WIRE_"), "ddl_rounding": (Rounding, "DDL_ROUND_")}
+class Accuracy(enum.IntEnum):
+    """What rounding on the way may take from a reduction's result (``enum ddl_accuracy``). See doc/precision.md."""
+
+    AUTO = 0
+    FAST = 1
+    FLAT = 2
+    EXACT = 3
+
+
+ENUMS = {
+    "ddl_type": (Type, "DDL_"),
+    "ddl_op": (Op, "DDL_"),
+    "ddl_wire": (Wire, "DDL_WIRE_"),
+    "ddl_accuracy": (Accuracy, "DDL_ACCURACY_"),
+    "ddl_rounding": (Rounding, "DDL_ROUND_"),
+}
 
 SET_CALLBACK = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
 GET_CALLBACK = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t, POINTER(c_size_t), c_int)
@@ -109,6 +124,8 @@ class CRequestOptions(Structure):
         ("rounding", c_int),
         ("seed", c_uint64),
         ("error_feedback", c_int),
+        ("accuracy", c_int),
+        ("reproducible", c_int),
     ]
 
 

@@ -68,7 +68,7 @@ class Comm:
             plan: plan text; None: DDL_PLAN, else built by exchange.
             transports, interfaces: comma-separated names; None: DDL_TRANSPORTS and DDL_NET, else chosen.
             timeout: seconds that a call waits for other ranks; None: DDL_TIMEOUT, else 600.
-            progress_threads: 0 or 1 service thread; None: DDL_PROGRESS, else what the plan says, else 0.
+            progress_threads: cores that service threads run on, 0 (none) to 8; None: DDL_PROGRESS, else what the plan says, else 0.
             measure: whether all-reduces between nodes are measured first; None: DDL_MEASURE, else yes.
         """
         bridge = Bridge(store) if store is not None else None

@@ -7,7 +7,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
 from ._buffers import buffer
-from ._library import CError, CRequestOptions, CRequestStats, CStats, Rounding, Type, Wire, lib
+from ._library import Accuracy, CError, CRequestOptions, CRequestStats, CStats, Rounding, Type, Wire, lib
 from .errors import argument_error, error
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def options(
     rounding: Union[Rounding, str] = Rounding.NEAREST,
     seed: int = 0,
     error_feedback: bool = False,
+    accuracy: Union[Accuracy, str] = Accuracy.AUTO,
+    reproducible: Optional[bool] = None,
 ) -> CRequestOptions:
     """Options of a request, the same on every rank.
 
@@ -46,6 +48,8 @@ def options(
         rounding: "nearest" or "stochastic" (with `seed`), to wires that round.
         seed: the same seed gives the same bits in every run.
         error_feedback: what rounding takes away is added to the input of the next start.
+        accuracy: "auto" (what the plan says), "fast" (the error grows with the ranks), "flat" (it does not), "exact" (no rounding).
+        reproducible: whether all-reduces reduce in an order that is fixed for a number of ranks; None: what the plan says.
     """
     return CRequestOptions(
         ctypes.sizeof(CRequestOptions),
@@ -56,6 +60,8 @@ def options(
         word(Rounding, rounding, "rounding"),
         seed,
         int(error_feedback),
+        word(Accuracy, accuracy, "accuracy"),
+        -1 if reproducible is None else int(reproducible),
     )
 
 

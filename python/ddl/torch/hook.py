@@ -76,6 +76,7 @@ def comm_hook(
     *,
     group: Optional[Any] = None,
     wire: str = "auto",
+    accuracy: str = "auto",
     rounding: str = "nearest",
     seed: int = 0,
     error_feedback: bool = False,
@@ -90,11 +91,12 @@ def comm_hook(
         model: a DistributedDataParallel; None: the caller registers the hook.
         group: the process group, of backend "ddl"; None: the default one.
         wire: the type in which float32 gradients travel: "auto" (what --ddl says), "native", "bfloat16", "float16", "int8".
+        accuracy: "auto" (what --ddl says), "fast", "flat" or "exact"; see doc/precision.md.
         rounding, seed: "nearest", or "stochastic" with a seed.
         error_feedback: what rounding takes away in one step is added in the next; this costs a copy of the gradients.
         options: others of :func:`ddl.options`.
     """
-    buckets = _Buckets(dict(options, wire=wire, rounding=rounding, seed=seed, error_feedback=error_feedback))
+    buckets = _Buckets(dict(options, wire=wire, accuracy=accuracy, rounding=rounding, seed=seed, error_feedback=error_feedback))
     ours = group_of(group) if group is not None or dist.is_initialized() else None
 
     def ddl_hook(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:

@@ -275,7 +275,7 @@ def DistributedOptimizer(  # noqa: N802 (it stands for a class)
         model: the module that has its parameters; collective: all ranks make the call.
         group: the process group, of backend "ddl"; None: the default one.
         bucket_bytes: parameters are put together up to so many bytes; a larger one is a bucket alone.
-        options: of :func:`ddl.options`: wire, rounding, seed, error_feedback, algorithm, rings.
+        options: of :func:`ddl.options`: wire, accuracy, rounding, seed, error_feedback, algorithm, rings.
     """
     if isinstance(optimizer, _Distributed):
         raise argument_error("the optimizer is distributed already")
