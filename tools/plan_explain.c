@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plan_explain.c - `ddl plan --explain`: the cost model and the choice, by the functions that the runtime chooses with, and in its
- * order: what is forced (DDL_ALGO, --ddl), what was measured (DDL_TUNE), what the model predicts.
+ * order: what is forced (DDL_ALGO, --ddl), what was measured (DDL_TUNE), what the model predicts; of float32, with what is said of
+ * its wire, of accuracy and of reproducible results.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "choose.h"
 #include "cost.h"
 #include "error.h"
 #include "log.h"
 #include "plan_view.h"
+#include "reduce.h"
 #include "select.h"
 #include "tools.h"
 #include "tuning.h"
@@ -46,27 +49,47 @@ static void print_model(const struct ddl__model *model, FILE *out)
 
 /* What decides before the model does, in the order in which it counts. */
 struct word {
-	const char *forced;         /* algorithm; NULL: none */
-	const char *by;             /* who forces it */
-	struct ddl__tuning *tuning; /* DDL_TUNE's, if it fits; NULL: none */
+	const char *forced;              /* algorithm; NULL: none */
+	const char *by;                  /* who forces it */
+	struct ddl__candidate candidate; /* what is forced */
+	struct ddl__tuning *tuning;      /* DDL_TUNE's, if it fits; NULL: none */
+	struct ddl__said said;           /* of precision */
 };
 
 /* DDL_ALGO, else the plan's options. */
 static int take_forced(const struct ddl__view *view, struct word *word, struct ddl_error *err)
 {
 	const char *name = getenv("DDL_ALGO");
-	struct ddl__candidate candidate;
 	int rc;
 
 	if (name && *name) {
-		rc = ddl__select(DDL__ALLREDUCE, name, &candidate, err);
+		rc = ddl__select(DDL__ALLREDUCE, name, &word->candidate, err);
 		word->forced = name;
 		word->by = "DDL_ALGO";
-		return rc ? rc : ddl__dims_check(candidate.dims, candidate.n_dims, view->layout->n_ranks, err);
+		return rc ? rc : ddl__dims_check(word->candidate.dims, word->candidate.n_dims, view->layout->n_ranks, err);
 	}
 	word->forced = ddl__select_wanted(&view->plan->options);
 	word->by = "--ddl";
-	return 0;
+	return word->forced ? ddl__select(DDL__ALLREDUCE, word->forced, &word->candidate, err) : 0;
+}
+
+/* DDL_ACCURACY, DDL_REPRODUCIBLE and the plan's options. */
+static int take_precision(const struct ddl__view *view, struct word *word, struct ddl_error *err)
+{
+	const char *accuracy = getenv("DDL_ACCURACY"), *reproducible = getenv("DDL_REPRODUCIBLE");
+	struct ddl__options keys;
+	int rc = 0;
+
+	ddl__options_init(&keys);
+	if (accuracy && *accuracy)
+		rc = ddl__options_set(&keys, "accuracy", accuracy, err);
+	if (rc == 0 && reproducible && *reproducible)
+		rc = ddl__options_set(&keys, "reproducible", reproducible, err);
+	word->said = (struct ddl__said){ .reproducible = -1,
+					 .env_accuracy = (enum ddl_accuracy)keys.accuracy,
+					 .env_reproducible = keys.reproducible,
+					 .plan = &view->plan->options };
+	return rc;
 }
 
 /* What is wrong with the file costs the tuning only, as in the library. */
@@ -93,28 +116,74 @@ static int take_tuning(const struct ddl__model *model, struct word *word, struct
 	return tuning && text ? 0 : ddl__error_memory(err);
 }
 
+/* Of a choice of wires, what was weighed: "bf16 takes 0.52 of the native time". */
+static void print_wires(const struct ddl__pick *pick, const struct ddl__picked *picked, FILE *out)
+{
+	char other[DDL__CANDIDATE_TEXT_SIZE];
+	const size_t way = picked->way, not = 1 - way;
+
+	if (pick->n_ways < 2) {
+		if (pick->ways[0].rounds)
+			fprintf(out, "; by %s", ddl__wire_name((enum ddl_wire)pick->ways[0].wire));
+		return;
+	}
+	fprintf(out, "; by %s", ddl__wire_name((enum ddl_wire)pick->ways[way].wire));
+	if (picked->us[not ] < 0) {
+		fprintf(out, ", which nothing else keeps");
+		return;
+	}
+	fprintf(out,
+		way ? ", clearly faster than %s by %s: %.1f us, not %.1f"
+		    : ", since %s by %s is not clearly faster: %.1f us, not %.1f",
+		ddl__candidate_text(&picked->candidate[not ], other), ddl__wire_name((enum ddl_wire)pick->ways[not ].wire),
+		picked->us[1], picked->us[0]);
+}
+
+static void print_said(const struct word *word, const struct ddl__need *need, FILE *out)
+{
+	const enum ddl_accuracy accuracy = ddl__said_accuracy(&word->said);
+
+	if (accuracy)
+		fprintf(out, "; %s", ddl__choice_by_id(ddl__accuracies, (int)accuracy)->name);
+	if (need->in_order)
+		fprintf(out, "; in the order of ranks");
+}
+
 static void print_choice(const struct word *word, const struct ddl__model *model, uint64_t bytes, FILE *out)
 {
-	struct ddl__candidate chosen, first;
+	const struct ddl__call call = { .collective = DDL__ALLREDUCE, .type = DDL_FLOAT32, .op = DDL_SUM };
+	struct ddl__pick pick = { .model = model, .tuning = word->tuning, .forced = word->forced ? &word->candidate : NULL };
+	struct ddl__picked picked;
+	struct ddl__candidate first;
+	struct ddl_error why = { 0 };
 	char name[DDL__CANDIDATE_TEXT_SIZE];
+	int rc = ddl__choose_ways(&word->said, &call, bytes / sizeof(float), &pick, &why);
 
+	pick.ways[0].bytes = pick.ways[0].rounds ? pick.ways[0].bytes : bytes;
+	rc = rc ? rc : ddl__pick(&pick, &picked);
+	if (rc < 0 && word->forced && strcmp(word->by, "--ddl") == 0) { /* gives way, as in the library */
+		pick.forced = NULL;
+		rc = ddl__pick(&pick, &picked);
+	}
+	if (rc < 0) {
+		ddl__choose_refuse(&pick, &why);
+		fprintf(out, "  %s\n", why.text);
+		return;
+	}
 	ddl__select(DDL__ALLREDUCE, NULL, &first, NULL);
-	if (word->forced) {
-		fprintf(out, "  %s: asked for by %s\n", word->forced, word->by);
-		return;
-	}
-	if (word->tuning && ddl__tuning_find(word->tuning, bytes, &chosen) == 0) {
-		const double ns = ddl__tuning_time(word->tuning, &chosen, bytes);
-
-		fprintf(out, "  %s: measured (DDL_TUNE)", ddl__candidate_text(&chosen, name));
-		if (ns > 0)
-			fprintf(out, ", %.1f us", ns / 1000);
-		fprintf(out, "\n");
-		return;
-	}
-	chosen = ddl__select_cheapest(DDL__ALLREDUCE, model, (double)bytes);
-	fprintf(out, "  %s: %s\n", ddl__candidate_text(&chosen, name),
-		ddl__candidate_same(&chosen, &first) ? "nothing is clearly faster" : "the least time");
+	const struct ddl__candidate *chosen = &picked.candidate[picked.way];
+	const double us = picked.us[picked.way];
+	ddl__candidate_text(chosen, name);
+	if (pick.forced)
+		fprintf(out, "  %s: asked for by %s", word->forced, word->by);
+	else if (picked.measured[picked.way])
+		fprintf(out, us > 0 ? "  %s: measured (DDL_TUNE), %.1f us" : "  %s: measured (DDL_TUNE)", name, us);
+	else
+		fprintf(out, "  %s: %s", name,
+			ddl__candidate_same(chosen, &first) ? "nothing is clearly faster" : "the least time");
+	print_said(word, &pick.need, out);
+	print_wires(&pick, &picked, out);
+	fprintf(out, "\n");
 }
 
 static void print_row(const struct word *word, const struct ddl__model *model, uint64_t bytes, FILE *out)
@@ -142,6 +211,7 @@ int ddl__view_explain(const struct ddl__view *view, const uint64_t *sizes, size_
 	struct ddl__model model;
 	int rc = take_forced(view, &word, err);
 
+	rc = rc ? rc : take_precision(view, &word, err);
 	ddl__model_init(&model, view->layout);
 	rc = rc ? rc : take_tuning(&model, &word, err);
 	if (rc < 0)

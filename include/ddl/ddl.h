@@ -77,9 +77,10 @@ enum ddl_wire {
 };
 
 /*
- * What rounding on the way may take from the result of a reduction of DDL_FLOAT32, DDL_FLOAT16 or DDL_BFLOAT16; other types are never
- * rounded. A wire that a request names is taken, and the algorithm follows from the accuracy. Where it names none, and FAST or FLAT is
- * said, DDL_FLOAT32 travels by the plan's wire, bfloat16 if it has none, where that is predicted to be clearly faster, else natively.
+ * What rounding on the way may take from the result of a reduction of DDL_FLOAT32, DDL_FLOAT16 or DDL_BFLOAT16; other types are
+ * never rounded. A wire that a request names is taken, and the algorithm follows from the accuracy. Where it names none, and FAST
+ * or FLAT is said, DDL_FLOAT32 travels by the plan's wire, bfloat16 if it has none, where that is predicted to be clearly faster,
+ * else natively.
  */
 enum ddl_accuracy {
 	DDL_ACCURACY_AUTO =
@@ -273,12 +274,12 @@ int ddl_mem_free(struct ddl_comm *comm, void *memory);
  * request     written on success; freed with ddl_request_free()
  * All ranks end with bitwise equal results, and a given plan, count and algorithm gives the same bits in every run, also where
  * elements are rounded on their way; what each wire keeps is in doc/precision.md.
- * With options->reproducible a result depends on the inputs, their order by ranks, type, op and wire alone: not on the algorithm, how
- * the message is cut, rings, rails, or which rank is where. Contributions are added in the order of ranks. What that takes is in
- * doc/precision.md.
- * Source: ring all-reduce, Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
- * Does not wait for other ranks; that they pass the same arguments is checked before the first byte moves (ddl_wait: -EPROTO).
- * Returns 0; -EINVAL; -ENOMEM; -EOPNOTSUPP (no such algorithm for this); or the error that aborted the communicator.
+ * With options->reproducible a result depends on the inputs, their order by ranks, type, op and wire alone: not on the algorithm,
+ * how the message is cut, rings, rails, or which rank is where. Contributions are added in the order of ranks. What that takes is
+ * in doc/precision.md. Source: ring all-reduce, Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+ * workstations", 2009. Does not wait for other ranks; that they pass the same arguments is checked before the first byte moves
+ * (ddl_wait: -EPROTO). Returns 0; -EINVAL; -ENOMEM; -EOPNOTSUPP (no such algorithm for this); or the error that aborted the
+ * communicator.
  */
 int ddl_allreduce_init(const void *send, void *recv, size_t count, enum ddl_type type, enum ddl_op op, struct ddl_comm *comm,
 		       const struct ddl_request_options *options, struct ddl_request **request, struct ddl_error *err);

@@ -157,8 +157,8 @@ static uint64_t wire_bytes(const struct ddl__call *call)
 }
 
 /*
- * The algorithm and the wire: what is asked for by name (the request's options, DDL_ALGO, --ddl=ring), else what is the fastest of those
- * that keep what is asked of precision. From agreed facts only.
+ * The algorithm and the wire: what is asked for by name (the request's options, DDL_ALGO, --ddl=ring), else what is the fastest of
+ * those that keep what is asked of precision. From agreed facts only.
  */
 static int choose(const struct ddl_comm *comm, const struct ddl_request_options *o, struct ddl__call *call,
 		  struct ddl__candidate *candidate, struct ddl_error *err)

@@ -25,15 +25,15 @@ struct ddl__said {                      /* of precision; 0 and -1 as in the requ
 enum ddl_accuracy ddl__said_accuracy(const struct ddl__said *said);
 
 /*
- * Sets need and ways of pick for a call: collective, type, operation, and how many elements of all blocks travel. Returns 0; -EINVAL,
- * -EOPNOTSUPP with a sentence where a request contradicts itself.
+ * Sets need and ways of pick for a call: collective, type, operation, and how many elements of all blocks travel. Returns 0;
+ * -EINVAL, -EOPNOTSUPP with a sentence where a request contradicts itself.
  */
 int ddl__choose_ways(const struct ddl__said *said, const struct ddl__call *call, uint64_t elements, struct ddl__pick *pick,
 		     struct ddl_error *err);
 
 /*
- * Other collectives than all-reduce do not have algorithms for everything: drops what the environment and the plan say, where nothing
- * keeps it. Returns whether anything was dropped.
+ * Other collectives than all-reduce do not have algorithms for everything: drops what the environment and the plan say, where
+ * nothing keeps it. Returns whether anything was dropped.
  */
 bool ddl__choose_relax(const struct ddl__said *said, struct ddl__pick *pick);
 

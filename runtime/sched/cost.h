@@ -60,8 +60,8 @@ struct ddl__dimension {   /* of a multi-level algorithm */
 void ddl__model_init(struct ddl__model *model, const struct ddl__layout *layout);
 
 /*
- * The model where elements travel in `widen` times fewer bytes than they have in memory, and a rank's work on one takes `work` times as
- * long: only links carry less then. What goes through memory takes as long as it did.
+ * The model where elements travel in `widen` times fewer bytes than they have in memory, and a rank's work on one takes `work`
+ * times as long: only links carry less then. What goes through memory takes as long as it did.
  */
 struct ddl__model ddl__model_on_wire(const struct ddl__model *model, double widen, double work);
 

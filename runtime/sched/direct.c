@@ -6,10 +6,10 @@
  * owner's memory. The price is N-1 messages at once at every rank.
  *
  * Lane d, 1 ... N-1, goes from every rank to the one d further in ring order. The owner adds its own contribution, then that of
- * lane 1, 2, ...: the order is fixed, whatever comes first. Where contributions are to be added in the order of ranks, or memory would
- * round the partial sum, the owner first collects them all, its own too as it would have arrived, and reduces them in one pass: the
- * scratch buffer has a block for every rank, twice, for even and odd pieces. A long message goes in pieces: while one is gathered, the next is
- * added and the one after that is sent. In a lane, for each piece i:
+ * lane 1, 2, ...: the order is fixed, whatever comes first. Where contributions are to be added in the order of ranks, or memory
+ * would round the partial sum, the owner first collects them all, its own too as it would have arrived, and reduces them in one
+ * pass: the scratch buffer has a block for every rank, twice, for even and odd pieces. A long message goes in pieces: while one is
+ * gathered, the next is added and the one after that is sent. In a lane, for each piece i:
  *     send (my contribution to piece i), reduce (theirs to piece i-1), give (my result of piece i-2), take (theirs of piece i-3)
  * or, collecting, for "reduce" to receive; and in the last lane, when all have been received, to add (sum).
  */

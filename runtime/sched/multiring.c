@@ -12,9 +12,10 @@
  *
  * A rank's rings hang together as a tree: the chunk that it owns after one ring is cut into the intervals of the rings above it.
  * `rings` here are parts of the data, each with rings of its own.
- * Straight to the top (multidirect): there the owners do not form a ring, but send straight to each other, as in direct.c: n-1 lanes,
- * lane d to the owner d further. On a wire that rounds only these lanes round, and the lower ones carry elements as they are: each
- * group's sum is rounded once and the result once. While a piece is gathered, the next is added, and the one after that is sent.
+ * Straight to the top (multidirect): there the owners do not form a ring, but send straight to each other, as in direct.c: n-1
+ * lanes, lane d to the owner d further. On a wire that rounds only these lanes round, and the lower ones carry elements as they
+ * are: each group's sum is rounded once and the result once. While a piece is gathered, the next is added, and the one after that
+ * is sent.
  *
  * A ring has two lanes, down (reduce-scatter) and up (all-gather), so that while one piece is on level 1 the next is on level 0; a
  * top ring has one lane that does both. Waits: down on the ring below, up on all rings above.

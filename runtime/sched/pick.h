@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pick.h - the choice of an algorithm, and of the wire where that is open, by the least time among those that keep what is asked for.
- * Times are measured ones where there are such, else the model's.
+ * pick.h - the choice of an algorithm, and of the wire where that is open, by the least time among those that keep what is asked
+ * for. Times are measured ones where there are such, else the model's.
  */
 #ifndef DDL_SCHED_PICK_H
 #define DDL_SCHED_PICK_H

@@ -2,10 +2,11 @@
 /*
  * verify.c - symbolic execution of schedules.
  *
- * An element's value is the set of ranks whose contribution it holds (a bit set), or "undefined", and what verify_value.h knows. Slices under way carry these values through queues of `slots` slices. Beside the values each
- * lane has a clock: the last step of every other lane that is known to be complete, learnt by waits; an element that another lane
- * wrote or read may only be touched when the clock covers that step. For barriers the message carries the set of ranks that are
- * known to have started. In place, input and output are windows onto the same elements.
+ * An element's value is the set of ranks whose contribution it holds (a bit set), or "undefined", and what verify_value.h knows.
+ * Slices under way carry these values through queues of `slots` slices. Beside the values each lane has a clock: the last step of
+ * every other lane that is known to be complete, learnt by waits; an element that another lane wrote or read may only be touched
+ * when the clock covers that step. For barriers the message carries the set of ranks that are known to have started. In place,
+ * input and output are windows onto the same elements.
  *
  * Where ranks share memory, lanes of other ranks touch elements too. Then a clock counts the lanes of all ranks, and slices carry
  * it. A clock counts slices, since what comes later may depend on a part of a step.

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify_value.h - what verify.c knows of an element's value beside whose contributions it holds: where it comes from, whether it is
- * complete, and how often it was rounded.
+ * verify_value.h - what verify.c knows of an element's value beside whose contributions it holds: where it comes from, whether it
+ * is complete, and how often it was rounded.
  *
- * Roundings. On a wire that rounds, what is sent is rounded unless it is as it came from the wire. In memory of 16 bits each result of
- * a reduction is rounded. What counts is the contribution that was rounded most often: its number bounds the error however many ranks
- * there are.
+ * Roundings. On a wire that rounds, what is sent is rounded unless it is as it came from the wire. In memory of 16 bits each result
+ * of a reduction is rounded. What counts is the contribution that was rounded most often: its number bounds the error however many
+ * ranks there are.
  */
 #ifndef DDL_SCHED_VERIFY_VALUE_H
 #define DDL_SCHED_VERIFY_VALUE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What schedules keep, proved by running them symbolically: how often a contribution is rounded on its way into the result, and that
- * contributions are added in the order of ranks. And that what cannot keep it is found out.
+ * What schedules keep, proved by running them symbolically: how often a contribution is rounded on its way into the result, and
+ * that contributions are added in the order of ranks. And that what cannot keep it is found out.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reproducible all-reduces over transport/loop have the bits of one loop over the ranks: whatever the algorithm, the rings, the tree
- * and who is where in it, and however the message is cut. Special values too.
+ * Reproducible all-reduces over transport/loop have the bits of one loop over the ranks: whatever the algorithm, the rings, the
+ * tree and who is where in it, and however the message is cut. Special values too.
  */
 #include <setjmp.h>
 #include <stdarg.h>

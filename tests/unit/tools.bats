@@ -172,6 +172,25 @@ assert [u["rank_order_up"] for u in plan["uplinks"]] == [3, 3, 2]'
 	expect_refusal 1 "'x' is not a size" "${plan[@]}" --explain --size 8,x
 }
 
+@test "plan --explain says by which wire, and takes one that rounds only where it wins" {
+	explain() { "${plan[@]}" --explain --size "$1" --ddl "$2" | tail -1; }
+	explain 64M auto | grep -qv ' by ' # nobody asks for less than all bits
+	explain 64M auto,wire=bf16 | grep -q '; by bf16$'
+	explain 64M auto,accuracy=fast | grep -q '; fast; by bf16, clearly faster than .* by native: '
+	explain 64M auto,accuracy=flat | grep -qE '  (direct|multidirect)[:0-9x]*: .*; flat; by bf16, clearly faster than '
+	explain 64M auto,accuracy=flat,wire=i8 | grep -q '; flat; by i8, clearly faster than '
+	explain 64M auto,accuracy=flat,wire=native | grep -qv ' by '
+	explain 64M auto,accuracy=exact,wire=bf16 | grep -q '; exact$'
+	explain 8 auto,accuracy=fast | grep -q '; by native, since .* by bf16 is not clearly faster: '
+	"$ddl" plan --nodes n1 --tasks 4 --explain --size 8,64K,16M,256M --ddl auto,accuracy=flat | tail -4 >"$BATS_TEST_TMPDIR/out"
+	[ "$(grep -c '; by native, since ' "$BATS_TEST_TMPDIR/out")" -eq 4 ] # through memory it wins nothing
+	DDL_ACCURACY=exact "${plan[@]}" --explain --size 64M --ddl auto,wire=bf16 | grep -q '; exact$'
+	expect_refusal 1 "auto, fast, flat, exact" env DDL_ACCURACY=good "${plan[@]}" --explain
+	explain 64M auto,reproducible | grep -qE '  (direct|chain): .*; in the order of ranks$'
+	explain 64M ring,reproducible | grep -qE '  (direct|chain): .*; in the order of ranks$'
+	DDL_ALGO=ring DDL_REPRODUCIBLE=1 "${plan[@]}" --explain --size 8 | grep -q 'ring does not add contributions in the order of ranks'
+}
+
 @test "plan --explain says where each number comes from" {
 	"${plan[@]}" --explain --size 8 >"$BATS_TEST_TMPDIR/out"
 	grep -qE '^1 at a switch +6 +40.0 +1.250 default +-' "$BATS_TEST_TMPDIR/out"
