@@ -320,9 +320,21 @@ double ddl__cost_direct(const struct ddl__model *model, double bytes)
 		return 0;
 	double work = 2 * ddl__model_transfer_us(model, top, n, (n - 1) / n * bytes) +
 		      ddl__model_reduce_us(model, (n - 1) / n * bytes);
+	if (model->collects)
+		work += 2 * bytes / (model->level[0].bandwidth_GBps * 1000);
 	if (n == 2 && top == 0) /* the answer comes while the question is still warm: that costs no other latency */
 		return model->level[top].latency_us + NODE_ANSWER_US + work;
 	return 2 * (model->level[top].latency_us + (n - 1) * message_us(top)) + work;
+}
+
+double ddl__cost_allreduce_chain(const struct ddl__model *model, double bytes)
+{
+	const double n = model->n_ranks, slice = bytes / 16 > 4096 ? bytes / 16 < 262144 ? bytes / 16 : 262144 : 4096;
+	double latency, transfer = slowest_step_us(model, 2 * bytes, &latency);
+	if (n < 2)
+		return 0;
+	const double filling = bytes > 0 ? transfer / (2 * bytes) * (slice < bytes ? slice : bytes) : 0;
+	return 2 * (n - 1) * (latency + filling) + transfer + ddl__model_reduce_us(model, bytes);
 }
 
 double ddl__cost_multidirect(const struct ddl__model *model, double bytes)

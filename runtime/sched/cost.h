@@ -8,6 +8,7 @@
 #ifndef DDL_SCHED_COST_H
 #define DDL_SCHED_COST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,6 +40,7 @@ struct ddl__model {
 	struct ddl__level level[DDL__LEVELS_MAX];
 	uint32_t n_ranks;             /* of all */
 	double reduce_GBps;           /* bytes on the wire that a rank reduces; 0: no time is counted for it */
+	bool collects;                /* direct collects contributions before it adds them: twice through memory */
 	double widen;                 /* bytes in memory of what is one byte on the wire */
 	uint32_t dims[DDL__DIMS_MAX]; /* what the user gave for multiring */
 	uint32_t n_dims;              /* how many; 0: those of the tree */
@@ -87,7 +89,9 @@ double ddl__model_transfer_us(const struct ddl__model *model, uint32_t level, do
  *   halving    2 * sum_k [ a_k + S/2^(k+1) * q_k/B_k ], and two more
  *   tree       2 * ceil(log2 N) * a_max + 2 * S * q/B_min
  *   knomial    2 * ceil(log4 N) * (a_max + 2 a_0' + 3 S * q/B_min): radix 4, a_0' the work of one message
- *   direct     2 * (a_top + (N-1) * a_0') + 2(N-1)/N * S * q/B
+ *   direct     2 * (a_top + (N-1) * a_0') + 2(N-1)/N * S * q/B, and 2 S/B_0 where it collects
+ *   chain      2(N-1) * (a_max + s/B_min) + 2 * S * q/B_min, s a slice: where a node's ranks have no numbers next to each other q of
+ *              them share its link; that is not known of a layout, and counted
  *   exchange   a_top + 2(N-1) * a_0' + (N-1) * S * q/B: as many messages are sent and received at once; of more ranks than a
  *              reduction takes at once doubling's
  */
@@ -99,6 +103,7 @@ double ddl__cost_halving(const struct ddl__model *model, double bytes);
 double ddl__cost_tree(const struct ddl__model *model, double bytes);
 double ddl__cost_knomial(const struct ddl__model *model, double bytes);
 double ddl__cost_direct(const struct ddl__model *model, double bytes);
+double ddl__cost_allreduce_chain(const struct ddl__model *model, double bytes);
 double ddl__cost_exchange(const struct ddl__model *model, double bytes);
 
 /*

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 
 /* A lane's receiver holds three contributions and results at most that its sender may be ahead. */
-enum { COLLECTED_BYTES = 2 * 1024 * 1024 }; /* in a piece, by all ranks: what stays in a cache */
+enum { COLLECTED_BYTES = 1024 * 1024 }; /* in a piece, by all ranks: what stays in a cache */
 enum { SLOTS = 4, GRAIN = 16, SLICE_BYTES_MAX = 256 * 1024, SLOT_BYTES_ALL = 32 * 1024 * 1024, SLICE_BYTES_MIN = 1024 };
 
 enum { SEND, REDUCE, SUM, GIVE, TAKE, ROLES };           /* in the order in which they follow each other */

@@ -39,10 +39,18 @@ static int pick_measured(const struct ddl__pick *pick, const struct ddl__need *n
 	return 0;
 }
 
+/* The model of a way. */
+static struct ddl__model model_of(const struct ddl__pick *pick, const struct ddl__way *way)
+{
+	struct ddl__model model = ddl__model_on_wire(pick->model, way->widen, way->work);
+	model.collects = pick->model->n_ranks > 2 && pick->need.in_order;
+	return model;
+}
+
 static void pick_on(const struct ddl__pick *pick, size_t i, struct ddl__picked *picked)
 {
 	const struct ddl__way *way = &pick->ways[i];
-	const struct ddl__model model = ddl__model_on_wire(pick->model, way->widen, way->work);
+	const struct ddl__model model = model_of(pick, way);
 	struct ddl__need need = pick->need;
 	struct ddl__candidate *candidate = &picked->candidate[i];
 	need.rounds = way->rounds;
@@ -65,9 +73,8 @@ static void pick_on(const struct ddl__pick *pick, size_t i, struct ddl__picked *
 /* Time of a way by the model, whatever was measured. */
 static double predicted_us(const struct ddl__pick *pick, const struct ddl__picked *picked, size_t i)
 {
-	const struct ddl__way *way = &pick->ways[i];
-	const struct ddl__model model = ddl__model_on_wire(pick->model, way->widen, way->work);
-	return ddl__candidate_cost(&picked->candidate[i], &model, (double)way->bytes);
+	const struct ddl__model model = model_of(pick, &pick->ways[i]);
+	return ddl__candidate_cost(&picked->candidate[i], &model, (double)pick->ways[i].bytes);
 }
 
 int ddl__pick(const struct ddl__pick *pick, struct ddl__picked *picked)

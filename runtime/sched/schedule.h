@@ -170,6 +170,7 @@ void ddl__split(uint64_t total, uint64_t n, uint64_t i, uint64_t grain, uint64_t
  *   knomial        all-reduce: reduced and broadcast along a tree of radix 4, for short messages
  *   exchange       all-reduce: everybody's input straight to everybody, for the shortest messages; doubling where there are more
  *                  ranks than DDL__EXCHANGE_RANKS_MAX
+ *   chain          all-reduce: from rank to rank by their numbers and back, pipelined, in the order of ranks
  *   chain          broadcast: from the root along the ring order, pipelined
  *   ring_blocks    reduce-scatter, all-gather: the halves of ring, blocks of any size
  *   bruck          reduce-scatter, all-gather: ceil(log2 N) rounds, for short blocks
@@ -197,6 +198,7 @@ int ddl__build_tree(const struct ddl__build *build, struct ddl__schedule **sched
 int ddl__build_direct(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_knomial(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_exchange(const struct ddl__build *build, struct ddl__schedule **schedule);
+int ddl__build_allreduce_chain(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_chain(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_ring_reduce_scatter(const struct ddl__build *build, struct ddl__schedule **schedule);
 int ddl__build_ring_allgather(const struct ddl__build *build, struct ddl__schedule **schedule);

@@ -32,6 +32,8 @@ const struct ddl__algorithm ddl__algorithms[] = {
 	  ddl__cost_exchange },
 	{ 11, DDL__ALLREDUCE, "multidirect", "as multiring, at the top straight to the owners; there alone a wire rounds",
 	  ddl__build_multidirect, ddl__cost_multidirect },
+	{ 12, DDL__ALLREDUCE, "chain", "from rank to rank and back, in the order of ranks; for reproducible results",
+	  ddl__build_allreduce_chain, ddl__cost_allreduce_chain },
 	{ 2, DDL__BROADCAST, "chain", "pipelined chain from the root along the ring order", ddl__build_chain, NULL },
 	{ 3, DDL__BARRIER, "dissemination", "log2 N rounds of signals", ddl__build_dissemination, NULL },
 	{ 20, DDL__REDUCE_SCATTER, "ring", "around the plan's ring; bandwidth-optimal", ddl__build_ring_reduce_scatter,
@@ -111,6 +113,8 @@ static bool is_in_order(const struct ddl__algorithm *a, const struct ddl__need *
 {
 	if (a->build == ddl__build_direct)
 		return n_ranks <= DDL__SOURCES_MAX;
+	if (a->build == ddl__build_allreduce_chain)
+		return !need->rounds && !need->narrow;
 	return a->build == ddl__build_exchange && n_ranks <= DDL__EXCHANGE_RANKS_MAX && !need->rounds;
 }
 
@@ -290,7 +294,8 @@ size_t ddl__candidates(enum ddl__collective collective, const struct ddl__model 
 	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
 		struct ddl__candidate candidate = { .algorithm = a };
 		if (a->collective != collective || !a->cost || !ddl__algorithm_keeps(a, need, model->n_ranks) ||
-		    (a->build == ddl__build_multidirect && !need->rounds))
+		    (a->build == ddl__build_multidirect && !need->rounds) ||
+		    (a->build == ddl__build_allreduce_chain && !need->in_order))
 			continue;
 		rank_in(&all, &candidate);
 		if (!ddl__takes_dims(a) || model->n_dims)
