@@ -18,7 +18,7 @@
 #include "reduce.h"
 #include "trees.h"
 
-enum { N = 3 * DDL__BLOCK + 77, BLOCKS = 4, WIRE_MAX = N * 2 + BLOCKS * DDL__SCALE_BYTES };
+enum { N = 5 * DDL__BLOCK + 77, BLOCKS = 6, WIRE_MAX = N * 2 + BLOCKS * DDL__SCALE_BYTES };
 
 static const enum ddl_wire wires[] = { DDL_WIRE_FLOAT16, DDL_WIRE_INT8 };
 
