@@ -16,143 +16,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine.h"
 #include "mem.h"
+#include "rank_threads.h"
 
-enum { RANKS_MAX = 4, KEYS_MAX = 256, COUNT_MAX = 300000, MARGIN = 64, ROUNDS = 14 };
-
-/* ---- ranks in threads, that find each other through a store in memory ---- */
-
-struct world {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	struct {
-		char name[128];
-		char *data;
-		size_t size;
-	} keys[KEYS_MAX];
-	size_t n_keys;
-	pthread_barrier_t barrier;
-	uint64_t seed;
-	const char *transports;
-	int n;
-	struct rank *ranks;
-};
-
-struct rank {
-	struct world *world;
-	int rank;
-	struct ddl_comm *comm;
-	void *(*body)(struct rank *rank);
-	uint64_t shared; /* slices that went without a copy */
-	char wrong[256]; /* what went wrong first; "": nothing */
-};
-
-static int set_key(void *context, const char *key, const void *data, size_t size)
-{
-	struct world *w = ((struct rank *)context)->world;
-	int rc = -ENOSPC;
-
-	pthread_mutex_lock(&w->lock);
-	if (w->n_keys < KEYS_MAX) {
-		snprintf(w->keys[w->n_keys].name, sizeof(w->keys[0].name), "%s", key);
-		w->keys[w->n_keys].data = malloc(size + 1);
-		memcpy(w->keys[w->n_keys].data, data, size);
-		w->keys[w->n_keys++].size = size;
-		pthread_cond_broadcast(&w->changed);
-		rc = 0;
-	}
-	pthread_mutex_unlock(&w->lock);
-	return rc;
-}
-
-static int get_key(void *context, const char *key, void *data, size_t capacity, size_t *size, int timeout_ms)
-{
-	struct world *w = ((struct rank *)context)->world;
-	size_t i;
-
-	pthread_mutex_lock(&w->lock);
-	for (;;) {
-		for (i = 0; i < w->n_keys && strcmp(w->keys[i].name, key) != 0; i++)
-			;
-		if (i < w->n_keys)
-			break;
-		pthread_cond_wait(&w->changed, &w->lock);
-	}
-	*size = w->keys[i].size;
-	if (*size <= capacity)
-		memcpy(data, w->keys[i].data, *size);
-	pthread_mutex_unlock(&w->lock);
-	return *size <= capacity ? 0 : -EMSGSIZE;
-}
-
-/* In threads no assertion of cmocka's may be used. */
-static void complain(struct rank *rank, const char *what, int rc)
-{
-	struct ddl_error err = { 0 };
-
-	if (rank->comm)
-		ddl_comm_get_error(rank->comm, &err);
-	if (!rank->wrong[0])
-		snprintf(rank->wrong, sizeof(rank->wrong), "rank %d: %s (%d) %.100s", rank->rank, what, rc, err.text);
-}
-
-static void *run_rank(void *argument)
-{
-	struct rank *rank = argument;
-	struct ddl_store store = { rank, rank->rank, rank->world->n, set_key, get_key };
-	struct ddl_comm_options options = DDL_COMM_OPTIONS_INIT;
-	struct ddl_error err = { 0 };
-	int rc;
-
-	options.store = &store;
-	options.transports = rank->world->transports;
-	options.timeout_ms = 60000;
-	options.measure = 0;
-	rc = ddl_comm_create(&options, &rank->comm, &err);
-	if (rc < 0)
-		complain(rank, err.text, rc);
-	else
-		rank->body(rank);
-	ddl_comm_destroy(rank->comm);
-	return NULL;
-}
+enum { COUNT_MAX = 300000, MARGIN = 64, ROUNDS = 14 };
 
 static void run_ranks(int n, const char *transports, uint64_t seed, void *(*body)(struct rank *rank), uint64_t *shared)
 {
-	struct rank ranks[RANKS_MAX] = { 0 };
-	pthread_t threads[RANKS_MAX];
-	struct world w = { .seed = seed, .transports = transports, .n = n, .ranks = ranks };
-
-	pthread_mutex_init(&w.lock, NULL);
-	pthread_cond_init(&w.changed, NULL);
-	pthread_barrier_init(&w.barrier, NULL, (unsigned)n);
-	for (int r = 0; r < n; r++) {
-		ranks[r] = (struct rank){ .world = &w, .rank = r, .body = body };
-		assert_int_equal(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
-	}
-	*shared = 0;
-	for (int r = 0; r < n; r++) {
-		pthread_join(threads[r], NULL);
-		*shared += ranks[r].shared;
-	}
-	for (size_t i = 0; i < w.n_keys; i++)
-		free(w.keys[i].data);
-	pthread_barrier_destroy(&w.barrier);
-	pthread_cond_destroy(&w.changed);
-	pthread_mutex_destroy(&w.lock);
-	for (int r = 0; r < n; r++)
-		if (ranks[r].wrong[0])
-			fail_msg("seed %llu: %s", (unsigned long long)seed, ranks[r].wrong);
-}
-
-static uint64_t next_random(uint64_t *seed)
-{
-	*seed += 0x9e3779b97f4a7c15u;
-	uint64_t x = *seed;
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-	return x ^ (x >> 31);
+	run_world(n, transports, 0, seed, body, NULL, shared);
 }
 
 /* ---- the property ---- */
@@ -333,7 +204,7 @@ static void run_call(struct rank *rank, const struct call *call, void *const mem
 		memset(send, 0x5a, bytes); /* who still reads the input reads this */
 	}
 	if (request)
-		rank->shared += request->lent + request->placed;
+		rank->found += request->lent + request->placed;
 	ddl_request_free(request);
 out:
 	place_free(&p);
@@ -407,7 +278,7 @@ static void *all_shared(struct rank *rank)
 		if (rc)
 			complain(rank, "an all-reduce failed", rc);
 	}
-	rank->shared = request->lent + request->placed - before;
+	rank->found = request->lent + request->placed - before;
 	if (ddl_mem_free(rank->comm, send) != -EBUSY || ddl_mem_free(rank->comm, recv) != -EBUSY)
 		complain(rank, "memory that a request uses was freed", 0);
 	if (ddl_mem_free(rank->comm, (char *)send + 4096) != -EINVAL || ddl_mem_free(rank->comm, &before) != -EINVAL)
@@ -450,7 +321,7 @@ static void *all_answered(struct rank *rank)
 		if (rc)
 			complain(rank, "an all-reduce failed", rc);
 	}
-	rank->shared = request->answered - before;
+	rank->found = request->answered - before;
 	if (request->lent || request->placed)
 		complain(rank, "plain memory was lent or placed", 0);
 	ddl_request_free(request);
