@@ -218,6 +218,7 @@ static int allocate(struct ddl_request *r, struct ddl_error *err)
 		r->lanes[l].request = r;
 		r->lanes[l].steps = &r->schedule->lanes[l];
 		r->lanes[l].kernels = r->schedule->lanes[l].native ? native : r->kernels;
+		r->lanes[l].step = r->lanes[l].steps->n; /* before the first start the caller's memory is the caller's */
 	}
 	return 0;
 }
