@@ -201,6 +201,13 @@ static void on_stranger(void *context, const char *what)
 		 ddl_comm_node_name(comm, comm->rank), what);
 }
 
+static void on_moved(void *context, int peer, const char *what)
+{
+	const struct ddl_comm *comm = context;
+	ddl__log(DDL__LOG_WARNING, "rank %d on node %s: a connection to rank %d on node %s is lost: %s", comm->rank,
+		 ddl_comm_node_name(comm, comm->rank), peer, ddl_comm_node_name(comm, peer), what);
+}
+
 /* ---- progress ---- */
 
 /* Enters a started request in the active list, by priority, equal ones in order of starts. The lock is held. */
@@ -694,4 +701,5 @@ const struct ddl__events ddl__engine_events = {
 	.left = on_left,
 	.aborted = on_aborted,
 	.stranger = on_stranger,
+	.moved = on_moved,
 };

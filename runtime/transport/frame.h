@@ -31,6 +31,7 @@ enum ddl__frame_type {
 	DDL__FRAME_WINDOW = 12,   /* shm: memory of the sender of this frame; request: its id; with a descriptor */
 	DDL__FRAME_MAPPED = 13,   /* shm: the window of that id (request) is mapped: slices of it may be lent */
 	DDL__FRAME_HIDE = 14,     /* shm: the window of that id (request) is gone */
+	DDL__FRAME_LOST = 15,     /* the connection over that rail (count) and channel (lane) is lost: its lanes come anew */
 };
 
 struct ddl__frame {       /* No padding. */

@@ -43,7 +43,7 @@ static void link_in(struct ddl__table *table, struct ddl__end *end)
 	*bucket = end;
 }
 
-static int table_add(struct ddl__table *table, struct ddl__end *end)
+int ddl__table_add(struct ddl__table *table, struct ddl__end *end)
 {
 	if (table->n == table->n_buckets) {
 		struct ddl__table larger = { .n_buckets = table->n_buckets ? 2 * table->n_buckets : 16, .n = table->n };
@@ -66,7 +66,7 @@ static int table_add(struct ddl__table *table, struct ddl__end *end)
 	return 0;
 }
 
-static void table_remove(struct ddl__table *table, struct ddl__end *end)
+void ddl__table_remove(struct ddl__table *table, struct ddl__end *end)
 {
 	struct ddl__end **at;
 
@@ -78,6 +78,14 @@ static void table_remove(struct ddl__table *table, struct ddl__end *end)
 	*at = end->next;
 	table->n--;
 	end->listed = false;
+}
+
+struct ddl__end *ddl__table_first(const struct ddl__table *table)
+{
+	for (size_t i = 0; table->n && i < table->n_buckets; i++)
+		if (table->bucket[i])
+			return table->bucket[i];
+	return NULL;
 }
 
 /* Opening */
@@ -114,6 +122,8 @@ static struct ddl__link *link_for(struct ddl__mesh *mesh, int peer, const struct
 	if (mesh->ops->path)
 		mesh->ops->path(mesh, peer, lane, &rail, &channel);
 	link = ddl__mesh_link(mesh, peer, rail, channel);
+	if (link && link->moved && ddl__link_instead(link))
+		link = ddl__link_instead(link);
 	if (!link)
 		*rc = ddl__error_memory(err);
 	else if (link->state == DDL__LINK_DOWN)
@@ -125,14 +135,13 @@ static struct ddl__link *link_for(struct ddl__mesh *mesh, int peer, const struct
 	return NULL;
 }
 
-/* Begins to make the connection if nobody has. May fail the link, which the engine hears through its events. */
-static void bring_up(struct ddl__link *link)
+void ddl__link_bring_up(struct ddl__link *link)
 {
 	struct ddl__mesh *mesh = link->mesh;
 
 	if (link->state != DDL__LINK_IDLE)
 		return;
-	link->deadline_ns = ddl__mesh_now() + (uint64_t)mesh->timeout_ms * 1000000u;
+	link->deadline_ns = ddl__mesh_now() + (uint64_t)(link->limit_ms ? link->limit_ms : mesh->timeout_ms) * 1000000u;
 	if (mesh->rank < link->peer)
 		ddl__greet_connect(link);
 	else
@@ -140,17 +149,27 @@ static void bring_up(struct ddl__link *link)
 	ddl__mesh_due(mesh, link->deadline_ns);
 }
 
-static int announce(struct ddl__mesh_rx *rx)
+static uint32_t announcement_bytes(const struct ddl__mesh *mesh)
 {
+	return mesh->ops->progress ? sizeof(struct ddl__announcement) : sizeof(struct ddl__lane);
+}
+
+int ddl__lane_announce(struct ddl__mesh_rx *rx)
+{
+	const struct ddl__mesh *mesh = rx->link->mesh;
+	struct ddl__announcement body = { .lane = rx->end.lane };
 	struct ddl__frame frame = {
 		.type = DDL__FRAME_ANNOUNCE,
-		.bytes = sizeof(rx->end.lane),
+		.bytes = announcement_bytes(mesh),
 		.request = rx->end.lane.request,
 		.lane = rx->end.lane.index,
 		.grant = rx->end.grant,
 	};
-	int rc = ddl__stream_put(rx->link->stream, &frame, &rx->end.lane, &rx->fd, rx->fd >= 0 ? 1 : 0);
+	int rc;
 
+	if (mesh->ops->progress)
+		mesh->ops->progress(rx, &body.progress);
+	rc = ddl__stream_put(rx->link->stream, &frame, &body, &rx->fd, rx->fd >= 0 ? 1 : 0);
 	if (rc)
 		return rc;
 	rx->fd = -1;
@@ -172,12 +191,12 @@ int ddl__mesh_rx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *
 	rx->base.ops = mesh->base.ops;
 	rx->link = link;
 	rx->end = (struct ddl__end){ .lane = *lane, .grant = ++mesh->grants, .owner = rx };
-	if (table_add(&link->rx, &rx->end))
+	if (ddl__table_add(&link->rx, &rx->end))
 		return ddl__error_memory(err);
 	if (link->state == DDL__LINK_UP) {
-		rc = announce(rx);
+		rc = ddl__lane_announce(rx);
 		if (rc) {
-			table_remove(&link->rx, &rx->end);
+			ddl__table_remove(&link->rx, &rx->end);
 			return ddl__error_set(err, rc,
 					      "%s: no room to announce a lane to rank %d: too many are being opened at once.",
 					      mesh->base.ops->name, peer);
@@ -186,7 +205,7 @@ int ddl__mesh_rx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *
 	} else {
 		rx->next = link->unannounced;
 		link->unannounced = rx;
-		bring_up(link);
+		ddl__link_bring_up(link);
 	}
 	return 0;
 }
@@ -211,21 +230,22 @@ int ddl__mesh_tx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *
 	if (ddl__table_find(&link->tx, lane->request, lane->index))
 		return ddl__error_set(err, -EINVAL, "%s: lane %u of request %u to rank %d is open already.", mesh->base.ops->name,
 				      lane->index, lane->request, peer);
+	link = ddl__link_with(link, lane->request, lane->index, true);
 	tx->base.ops = mesh->base.ops;
 	tx->link = link;
 	tx->granted = false;
 	tx->end = (struct ddl__end){ .lane = *lane, .owner = tx };
-	if (table_add(&link->tx, &tx->end))
+	if (ddl__table_add(&link->tx, &tx->end))
 		return ddl__error_memory(err);
 	offered = ddl__table_find(&link->offers, lane->request, lane->index);
 	if (offered) {
 		struct ddl__offer *offer = offered->owner;
 
-		table_remove(&link->offers, offered);
+		ddl__table_remove(&link->offers, offered);
 		meet(tx, &offered->lane, offered->grant, offer->extra);
 		free(offer);
 	}
-	bring_up(link);
+	ddl__link_bring_up(link);
 	return 0;
 }
 
@@ -241,7 +261,7 @@ void ddl__mesh_rx_close(struct ddl__mesh_rx *rx)
 		.grant = rx->end.grant,
 	};
 
-	table_remove(&link->rx, &rx->end);
+	ddl__table_remove(&link->rx, &rx->end);
 	for (struct ddl__mesh_rx **at = &link->unannounced; *at; at = &(*at)->next) {
 		if (*at == rx) {
 			*at = rx->next;
@@ -259,14 +279,23 @@ void ddl__mesh_rx_close(struct ddl__mesh_rx *rx)
 
 void ddl__mesh_tx_close(struct ddl__mesh_tx *tx)
 {
-	table_remove(&tx->link->tx, &tx->end);
+	ddl__table_remove(&tx->link->tx, &tx->end);
 }
 
 /* Announcements that come */
 
-static int check_announcement(struct ddl__link *link, const struct ddl__frame *frame, const struct ddl__lane *lane)
+/* The sending end of the lane; it waits at another link where that is lost. */
+static struct ddl__end *open_end(struct ddl__link *link, const struct ddl__frame *frame)
 {
 	struct ddl__end *open = ddl__table_find(&link->tx, frame->request, frame->lane);
+	const struct ddl__link *at = open ? link : ddl__link_with(link, frame->request, frame->lane, false);
+
+	return ddl__table_find(&at->tx, frame->request, frame->lane);
+}
+
+static int check_announcement(struct ddl__link *link, const struct ddl__frame *frame, const struct ddl__lane *lane)
+{
+	struct ddl__end *open = open_end(link, frame);
 
 	if (lane->request != frame->request || lane->index != frame->lane || !is_possible(lane))
 		return ddl__link_bad(link, "it announced a lane that cannot be");
@@ -280,14 +309,16 @@ static int check_announcement(struct ddl__link *link, const struct ddl__frame *f
 int ddl__lanes_announced(struct ddl__link *link, const struct ddl__frame *frame, const void *body)
 {
 	struct ddl__mesh *mesh = link->mesh;
+	struct ddl__announcement announcement = { 0 };
 	struct ddl__offer *offer;
 	struct ddl__lane lane;
 	struct ddl__end *open;
 	int rc;
 
-	if (frame->bytes != sizeof(lane) || frame->grant == 0)
+	if (frame->bytes != announcement_bytes(mesh) || frame->grant == 0)
 		return ddl__link_bad(link, "it announced a lane in a wrong form");
-	memcpy(&lane, body, sizeof(lane));
+	memcpy(&announcement, body, frame->bytes);
+	lane = announcement.lane;
 	rc = check_announcement(link, frame, &lane);
 	if (rc)
 		return rc;
@@ -300,11 +331,14 @@ int ddl__lanes_announced(struct ddl__link *link, const struct ddl__frame *frame,
 		free(offer);
 		return rc;
 	}
-	open = ddl__table_find(&link->tx, lane.request, lane.index);
+	open = open_end(link, frame);
 	if (open) {
 		meet(open->owner, &lane, frame->grant, offer->extra);
 		free(offer);
-	} else if (table_add(&link->offers, &offer->end)) {
+		rc = mesh->ops->resume ? ddl__lane_resume(link, open->owner, &announcement.progress) : 0;
+		if (rc)
+			return rc;
+	} else if (ddl__table_add(&link->offers, &offer->end)) {
 		mesh->ops->refuse(offer);
 		free(offer);
 		return -ENOMEM;
@@ -318,7 +352,7 @@ void ddl__lanes_withdrawn(struct ddl__link *link, const struct ddl__frame *frame
 	struct ddl__end *end = ddl__table_find(&link->offers, frame->request, frame->lane);
 
 	if (end && end->grant == frame->grant) {
-		table_remove(&link->offers, end);
+		ddl__table_remove(&link->offers, end);
 		link->mesh->ops->refuse(end->owner);
 		free(end->owner);
 		return;
@@ -326,7 +360,7 @@ void ddl__lanes_withdrawn(struct ddl__link *link, const struct ddl__frame *frame
 	/* The lane here gets no more credit; the same lane may be opened and announced anew beside it. */
 	end = ddl__table_find(&link->tx, frame->request, frame->lane);
 	if (end && end->grant == frame->grant) {
-		table_remove(&link->tx, end);
+		ddl__table_remove(&link->tx, end);
 		((struct ddl__mesh_tx *)end->owner)->granted = false;
 	}
 }
@@ -340,8 +374,9 @@ int ddl__link_up(struct ddl__link *link)
 	link->deadline_ns = 0;
 	link->retry_ns = 0;
 	rc = link->mesh->ops->up(link);
+	rc = rc ? rc : ddl__link_say_lost(link);
 	while (rc == 0 && (rx = link->unannounced)) {
-		rc = announce(rx);
+		rc = ddl__lane_announce(rx);
 		if (rc == 0)
 			link->unannounced = rx->next;
 	}
@@ -363,15 +398,20 @@ unsigned ddl__mesh_tx_rail(const struct ddl__tx *tx)
 	return ((const struct ddl__mesh_tx *)tx)->link->rail;
 }
 
+void ddl__lanes_forget(struct ddl__link *link)
+{
+	struct ddl__end *end;
+
+	while ((end = ddl__table_first(&link->offers))) {
+		ddl__table_remove(&link->offers, end);
+		link->mesh->ops->refuse(end->owner);
+		free(end->owner);
+	}
+}
+
 void ddl__lanes_fini(struct ddl__link *link)
 {
-	for (size_t i = 0; i < link->offers.n_buckets; i++) {
-		for (struct ddl__end *end = link->offers.bucket[i], *next; end; end = next) {
-			next = end->next;
-			link->mesh->ops->refuse(end->owner);
-			free(end->owner);
-		}
-	}
+	ddl__lanes_forget(link);
 	free(link->rx.bucket);
 	free(link->tx.bucket);
 	free(link->offers.bucket);

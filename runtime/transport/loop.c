@@ -495,7 +495,7 @@ static void tx_send(struct ddl__tx *tx, size_t bytes)
 	wake(t->loop->world, t->peer);
 }
 
-static bool tx_flushed(const struct ddl__tx *tx)
+static bool tx_flushed(struct ddl__tx *tx)
 {
 	return true;
 }

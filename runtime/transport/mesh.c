@@ -129,6 +129,8 @@ void ddl__link_fail(struct ddl__link *link, int code, const char *fmt, ...)
 	struct ddl__mesh *mesh = link->mesh;
 	va_list args;
 	int used;
+	const bool was_up = link->state == DDL__LINK_UP;
+	bool moves = code != -EBADMSG && code != -EMFILE && mesh->ops->movable && mesh->ops->movable(link);
 
 	if (link->state == DDL__LINK_DOWN)
 		return;
@@ -141,6 +143,9 @@ void ddl__link_fail(struct ddl__link *link, int code, const char *fmt, ...)
 	ddl__link_close(link);
 	link->state = DDL__LINK_DOWN;
 	link->code = code;
+	link->told = moves && ddl__link_move(link, was_up);
+	if (link->told)
+		return;
 	mesh->untold++;
 	if (!mesh->telling)
 		ddl__mesh_due(mesh, 1);
@@ -172,6 +177,9 @@ void ddl__link_broken(struct ddl__link *link, int rc)
 		ddl__link_fail(link, rc, "%s", link->why ? link->why : "it sent bytes that are no frame of this protocol");
 		break;
 	case -ETIMEDOUT:
+	case -EHOSTUNREACH:
+	case -ENETUNREACH:
+		link->silent = true;
 		ddl__link_fail(link, -ECONNRESET, "it or the network to it has not answered for a long time");
 		break;
 	case -EMFILE:
@@ -229,6 +237,8 @@ static int on_frame(void *context, const struct ddl__frame *frame, const void *b
 	case DDL__FRAME_BYE:
 		on_bye(link);
 		return 0;
+	case DDL__FRAME_LOST:
+		return ddl__link_told_lost(link, frame);
 	case DDL__FRAME_DATA:
 	case DDL__FRAME_CREDIT:
 	case DDL__FRAME_DOORBELL:
@@ -301,7 +311,7 @@ void ddl__link_settle(struct ddl__link *link)
 
 static void link_late(struct ddl__link *link)
 {
-	int ms = link->mesh->timeout_ms;
+	int ms = link->limit_ms ? link->limit_ms : link->mesh->timeout_ms;
 
 	if (link->state == DDL__LINK_WAITING)
 		ddl__link_fail(link, -ETIMEDOUT, "it did not connect within %d ms", ms);

@@ -13,7 +13,7 @@
  *                    \----------\----------\--> down  (lost)
  *
  * Files: mesh.c (open to close, the timer, losing and leaving), greet.c (connecting, strangers, the handshake), lanes.c (lanes
- * and their announcements). What differs between tcp and shm is behind struct ddl__mesh_ops.
+ * and their announcements), move.c (lanes of a lost link go over another one). What differs between tcp and shm is behind struct ddl__mesh_ops.
  *
  * Rules. Events are told to the engine only from within a ready() of ours, never from within one of its calls. A stream is
  * destroyed only outside the callbacks of its sink, which return negative instead. Links and stranger slots live until close,
@@ -57,6 +57,16 @@ struct ddl__offer { /* an announcement whose lane is not open here yet */
 	void *extra; /* the transport's: what came with it */
 };
 
+struct ddl__progress {     /* of a receiving end: goes with its announcement where lanes may move. No padding. */
+	uint64_t landed;   /* slices */
+	uint64_t released; /* of them */
+};
+
+struct ddl__announcement { /* body of its frame. No padding. */
+	struct ddl__lane lane;
+	struct ddl__progress progress; /* only where lanes may move */
+};
+
 struct ddl__mesh_rx { /* first field of a transport's struct ddl__rx */
 	struct ddl__rx base;
 	struct ddl__link *link;
@@ -94,6 +104,7 @@ struct ddl__link { /* first field of a transport's own */
 	struct ddl__stream *stream;   /* connecting, greeting, up */
 	uint32_t watched;             /* epoll events it is registered for */
 	uint64_t deadline_ns;         /* waiting, connecting, greeting */
+	int limit_ms;                 /* for all that; 0: the mesh's timeout */
 	uint64_t retry_ns;            /* connecting without a stream: when to try again; up: when to write again; 0: not */
 	struct ddl__auth_hello hello; /* greeting */
 	struct ddl__table rx, tx, offers;
@@ -106,6 +117,8 @@ struct ddl__link { /* first field of a transport's own */
 	int code;         /* down: why */
 	char detail[192]; /* the same in words */
 	bool told;        /* down: nobody is to be told any more */
+	bool moved;       /* down: its lanes go over another link */
+	bool silent;      /* down: the network failed, not the peer */
 };
 
 struct ddl__stranger { /* a connection to our listening socket */
@@ -176,6 +189,12 @@ struct ddl__mesh_ops { /* what differs */
 	void (*refuse)(struct ddl__offer *offer);                         /* gives that back */
 	void (*grant)(struct ddl__mesh_tx *tx, void *extra);              /* the lane gets its credits; extra is its own now */
 	void (*down)(struct ddl__link *link); /* the stream is gone: forget what was to be written or to land */
+	/* Lanes may move to another link; all NULL: they may not. movable: nothing on the link belongs to a lane that was closed
+	 * here. progress: what an end that is announced has had; no credit is owed after that. resume: the sender goes on there;
+	 * -EAGAIN: it cannot, since that memory is the caller's again; -EBADMSG. */
+	bool (*movable)(const struct ddl__link *link);
+	void (*progress)(struct ddl__mesh_rx *rx, struct ddl__progress *progress);
+	int (*resume)(struct ddl__mesh_tx *tx, const struct ddl__progress *progress);
 };
 
 struct ddl__mesh { /* first field of a transport's own struct */
@@ -284,6 +303,27 @@ void ddl__mesh_tx_close(struct ddl__mesh_tx *tx);
 struct ddl__end *ddl__table_find(const struct ddl__table *table, uint32_t request, uint32_t index);
 int ddl__lanes_announced(struct ddl__link *link, const struct ddl__frame *frame, const void *body);
 void ddl__lanes_withdrawn(struct ddl__link *link, const struct ddl__frame *frame);
-void ddl__lanes_fini(struct ddl__link *link); /* offers and tables */
+void ddl__lanes_forget(struct ddl__link *link); /* announcements whose lanes are not open here */
+void ddl__lanes_fini(struct ddl__link *link);   /* offers and tables */
+int ddl__table_add(struct ddl__table *table, struct ddl__end *end);
+void ddl__table_remove(struct ddl__table *table, struct ddl__end *end);
+struct ddl__end *ddl__table_first(const struct ddl__table *table); /* any; NULL: it is empty */
+/* Begins to make the connection if nobody has. May fail the link, which the engine hears through its events. */
+void ddl__link_bring_up(struct ddl__link *link);
+int ddl__lane_announce(struct ddl__mesh_rx *rx); /* puts it on the stream; the caller pumps */
+
+/* move.c */
+/* A link to the same peer over another rail that is up; NULL none. */
+struct ddl__link *ddl__link_other(const struct ddl__link *link);
+/* The one that lanes of a link go over that is down: such a link, or one that can be made; NULL none. */
+struct ddl__link *ddl__link_instead(const struct ddl__link *link);
+/* The link is down (was_up: it was up before): its lanes go over another one. False: there is none. */
+bool ddl__link_move(struct ddl__link *link, bool was_up);
+int ddl__link_say_lost(struct ddl__link *on);                                  /* a link is up: which others are lost */
+int ddl__link_told_lost(struct ddl__link *on, const struct ddl__frame *frame); /* the peer has lost another link to us */
+/* The link to the same peer that has that sending end open, or (offered) its announcement; the link itself if none has. */
+struct ddl__link *ddl__link_with(struct ddl__link *link, uint32_t request, uint32_t index, bool offered);
+/* A sending end, open on any link to the peer, goes on over this one. 0 good, or a loss to be told; negative: the link is bad. */
+int ddl__lane_resume(struct ddl__link *link, struct ddl__mesh_tx *tx, const struct ddl__progress *progress);
 
 #endif

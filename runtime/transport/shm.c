@@ -521,7 +521,7 @@ static void shm_tx_send(struct ddl__tx *base, size_t bytes)
 }
 
 /* Whether all that was lent was read. */
-static bool shm_tx_flushed(const struct ddl__tx *base)
+static bool shm_tx_flushed(struct ddl__tx *base)
 {
 	const struct shm_tx *tx = (const struct shm_tx *)base;
 

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "carrier.h"
 #include "error.h"
 #include "mesh.h"
 #include "tcp_net.h"
@@ -30,6 +31,7 @@
 
 struct tcp {
 	struct ddl__mesh mesh;
+	struct ddl__carrier carrier;
 	struct tcp_link *pending; /* links that have something to write at the end of the pass, or owe credits */
 	unsigned patience;        /* passes that their credits may still wait */
 	bool let_go;              /* the caller's memory is not to be touched any more */
@@ -45,6 +47,7 @@ struct tcp_tx {
 	uint64_t sent;                     /* by the engine */
 	uint64_t written;                  /* to the kernel */
 	uint64_t credited;                 /* came back */
+	uint64_t settled;                  /* where the caller's memory was its own again: it lies there no more */
 	uint32_t works;                    /* slices in the works */
 	bool queued;                       /* in the link's queue */
 	bool closed;                       /* freed when all is written */
@@ -360,6 +363,48 @@ static void tcp_grant(struct ddl__mesh_tx *tx, void *extra)
 {
 }
 
+/* A lane that was closed here cannot be told where to go on. */
+static bool tcp_movable(const struct ddl__link *base)
+{
+	const struct tcp_link *link = (const struct tcp_link *)base;
+
+	for (const struct tcp_tx *tx = link->queue; tx; tx = tx->next)
+		if (tx->closed)
+			return false;
+	for (size_t i = 0; i < link->n_works; i++)
+		if (link->works[i]->closed)
+			return false;
+	return true;
+}
+
+static void tcp_progress(struct ddl__mesh_rx *base, struct ddl__progress *progress)
+{
+	struct tcp_rx *rx = (struct tcp_rx *)base;
+
+	progress->landed = rx->landed;
+	progress->released = rx->released;
+	rx->owed = 0;
+}
+
+static int tcp_resume(struct ddl__mesh_tx *base, const struct ddl__progress *progress)
+{
+	struct tcp_tx *tx = (struct tcp_tx *)base;
+	const uint32_t slots = tx->mesh.end.lane.slots;
+
+	if (progress->landed > tx->sent || progress->released > progress->landed || progress->released < tx->credited)
+		return ddl__link_bad(base->link, "it announced a lane that is not where it can be");
+	for (uint64_t i = progress->landed; i < tx->settled; i++)
+		if (tx->at[i % slots] != tx->memory + i % slots * tx->stride)
+			return -EAGAIN;
+	tx->written = progress->landed;
+	tx->credited = progress->released;
+	if (tx->written != tx->sent && !tx->queued) {
+		enqueue((struct tcp_link *)base->link, tx);
+		pend((struct tcp_link *)base->link, true);
+	}
+	return 0;
+}
+
 /* The ops */
 
 static const struct ddl__mesh_ops mesh_ops = {
@@ -385,6 +430,9 @@ static const struct ddl__mesh_ops mesh_ops = {
 	.refuse = tcp_refuse,
 	.grant = tcp_grant,
 	.down = tcp_down,
+	.movable = tcp_movable,
+	.progress = tcp_progress,
+	.resume = tcp_resume,
 };
 
 static int tcp_probe(char *why, size_t size)
@@ -413,6 +461,7 @@ static int tcp_open(const struct ddl__transport_config *config, struct ddl__tran
 		free(tcp);
 		return rc;
 	}
+	ddl__carrier_open(&tcp->carrier, &tcp->mesh);
 	*transport = &tcp->mesh.base;
 	return 0;
 }
@@ -545,11 +594,14 @@ static bool tcp_tx_borrow(struct ddl__tx *base, const void *from, size_t bytes, 
 	return true;
 }
 
-static bool tcp_tx_flushed(const struct ddl__tx *base)
+static bool tcp_tx_flushed(struct ddl__tx *base)
 {
-	const struct tcp_tx *tx = (const struct tcp_tx *)base;
+	struct tcp_tx *tx = (struct tcp_tx *)base;
 
-	return tx->written == tx->sent;
+	if (tx->written != tx->sent)
+		return false;
+	tx->settled = tx->sent;
+	return true;
 }
 
 static const void *tcp_rx_slot(struct ddl__rx *base, size_t *bytes)
@@ -643,8 +695,18 @@ static void tcp_close(struct ddl__transport *transport)
 {
 	if (!transport)
 		return;
+	ddl__carrier_close(&((struct tcp *)transport)->carrier);
 	ddl__mesh_fini((struct ddl__mesh *)transport);
 	free(transport);
+}
+
+static void tcp_forked(struct ddl__transport *transport)
+{
+	const struct tcp *tcp = (const struct tcp *)transport;
+
+	if (tcp->carrier.fd >= 0)
+		close(tcp->carrier.fd);
+	ddl__mesh_forked(transport);
 }
 
 const struct ddl__transport_ops ddl__transport_tcp = {
@@ -675,5 +737,5 @@ const struct ddl__transport_ops ddl__transport_tcp = {
 	.goodbye = ddl__mesh_goodbye,
 	.done = ddl__mesh_done,
 	.close = tcp_close,
-	.forked = ddl__mesh_forked,
+	.forked = tcp_forked,
 };

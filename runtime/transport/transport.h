@@ -84,6 +84,8 @@ struct ddl__events { /* what a transport tells the engine; called under the engi
 	/* Somebody who is no peer connected and was sent away; what: who and why, a clause. Said once. NULL: nobody wants to
 	 * know. */
 	void (*stranger)(void *context, const char *what);
+	/* A connection to a peer is lost, and others carry on; what: which and why, a clause. NULL: nobody wants to know. */
+	void (*moved)(void *context, int peer, const char *what);
 };
 
 struct ddl__transport_config {
@@ -137,7 +139,7 @@ struct ddl__transport_ops {
 	/* Data path. No allocation. */
 	void *(*tx_slot)(struct ddl__tx *tx); /* next free slot, slot_bytes long; NULL: no credit now. Same slot until sent */
 	void (*tx_send)(struct ddl__tx *tx, size_t bytes); /* sends the first bytes of that slot */
-	bool (*tx_flushed)(const struct ddl__tx *tx); /* whether all that was sent reaches the peer without another call here */
+	bool (*tx_flushed)(struct ddl__tx *tx); /* whether all that was sent reaches the peer without another call here */
 	const void *(*rx_slot)(struct ddl__rx *rx, size_t *bytes); /* oldest landed slice; NULL: none. Same slice until released */
 	void (*rx_release)(struct ddl__rx *rx);                    /* returns its credit */
 	/* Tells how many slices come in a start of the request: as long as the sender has credits for so many, others may be

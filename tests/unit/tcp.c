@@ -257,8 +257,11 @@ static void test_what_breaks_the_contract_is_a_loss(void **state)
 		{ "it gave credits for slices that it cannot have", DDL__FRAME_CREDIT, 0, 5, 1, false },
 		{ "it gave credits for slices that it cannot have", DDL__FRAME_CREDIT, 0, UINT32_MAX, 1, false },
 		{ "it sent a frame that has no meaning over tcp", DDL__FRAME_DOORBELL, 0, 0, 1, false },
-		{ "it announced a lane twice", DDL__FRAME_ANNOUNCE, sizeof(struct ddl__lane), 0, 1, false },
+		{ "it announced a lane twice", DDL__FRAME_ANNOUNCE, sizeof(struct ddl__announcement), 0, 1, false },
 		{ "it announced a lane in a wrong form", DDL__FRAME_ANNOUNCE, 55, 0, 1, false },
+		{ "it told of the loss of a rail that cannot be", DDL__FRAME_LOST, 0, 0, 1, false },
+		{ "it told of the loss of a rail that cannot be", DDL__FRAME_LOST, 0, 7, 1, false },
+		{ "it told of the loss of a rail that cannot be", DDL__FRAME_LOST, 5, 1, 1, false },
 		{ "it began the handshake anew", DDL__FRAME_PROOF, 0, 0, 1, false },
 		{ "it went on after its goodbye", DDL__FRAME_BYE, 0, 0, 2, false },
 		{ NULL, DDL__FRAME_DATA, 100, 0, 10, true },
@@ -269,7 +272,7 @@ static void test_what_breaks_the_contract_is_a_loss(void **state)
 	for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++) {
 		const struct lie *lie = &lies[i];
 		struct ddl__lane lane = lane_of(1, 0, 4, 100);
-		uint8_t body[128] = { 0 };
+		uint8_t body[sizeof(struct ddl__announcement)] = { 0 };
 		struct world world;
 		struct flow there, back;
 		struct ddl__end *rx, *tx;

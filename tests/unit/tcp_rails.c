@@ -155,7 +155,72 @@ static bool both_lost(void *context)
 	return world->rank[0].n_lost && world->rank[1].n_lost;
 }
 
-static void test_a_rail_that_breaks_is_a_loss_and_is_named(void **state)
+/* What goes from the first rank to the second over a rail, and back, gets lost from now on. */
+static void break_rail(struct world *world, unsigned rail, unsigned channel)
+{
+	assert_int_equal(shutdown(ddl__mesh_link(mesh_of(world, 0), 1, rail, channel)->stream->fd, SHUT_RDWR), 0);
+}
+
+struct until_some {
+	struct flows *flows;
+	size_t slices; /* of the first flow are enough */
+};
+
+static bool some_came(void *context)
+{
+	struct until_some *some = context;
+
+	return flows_step(some->flows) || some->flows->flow[0].received >= some->slices;
+}
+
+static bool both_moved(void *context)
+{
+	struct world *world = context;
+
+	return world->rank[0].n_moved && world->rank[1].n_moved;
+}
+
+/* Two or four links, either rail, at any slice: all comes, once and in order; and lanes that are opened then go as well. */
+static void test_a_rail_that_breaks_is_carried_on_by_another(void **state)
+{
+	static const char *const names[] = { "eth4", "eth5" };
+
+	for (size_t at = 0; at < 80; at++) {
+		struct flows flows = { .n = 8 }, more = { .n = 4 };
+		struct until_some some = { &flows, at / 2 };
+		unsigned rail = at % 2;
+		struct world world;
+
+		two_ranks(&world, RAILS, RAILS, names);
+		for (size_t i = 0; i < flows.n; i++) {
+			struct ddl__lane lane = lane_of(1, (uint32_t)i, 4, i < 4 ? 60000 : 100);
+
+			lane.call.rings = at % 4 < 2 ? 2 : 4;
+			flows.flow[i] = flow_open(&world, (int)(i % 2), (int)(1 - i % 2), &lane, 50);
+		}
+		until(&world, has_credit, flows.flow[rail].tx);
+		until(&world, some_came, &some);
+		break_rail(&world, rail, 0);
+		until(&world, both_moved, &world);
+		until(&world, flows_step, &flows);
+		for (size_t i = 0; i < more.n; i++) {
+			struct ddl__lane lane = lane_of(2, (uint32_t)i, 4, 5000);
+
+			more.flow[i] = flow_open(&world, (int)(i % 2), (int)(1 - i % 2), &lane, 50);
+		}
+		until(&world, flows_step, &more);
+		for (int i = 0; i < 2; i++) {
+			assert_int_equal(world.rank[i].n_moved, 1);
+			assert_non_null(strstr(world.rank[i].moved, rail ? "(rail 1, eth5)" : "(rail 0, eth4)"));
+			assert_non_null(strstr(world.rank[i].moved, rail ? "goes on over rail 0" : "goes on over rail 1"));
+		}
+		end_lanes(&flows);
+		end_lanes(&more);
+		leave(&world);
+	}
+}
+
+static void test_the_last_rail_that_breaks_is_a_loss_and_is_named(void **state)
 {
 	static const char *const names[] = { "eth4", "eth5" };
 	static struct flows flows;
@@ -163,7 +228,9 @@ static void test_a_rail_that_breaks_is_a_loss_and_is_named(void **state)
 
 	two_ranks(&world, RAILS, RAILS, names);
 	run_lanes(&world, &flows, 4, RAILS);
-	assert_int_equal(shutdown(ddl__mesh_link(mesh_of(&world, 0), 1, 1, 0)->stream->fd, SHUT_RDWR), 0);
+	break_rail(&world, 0, 0);
+	until(&world, both_moved, &world);
+	break_rail(&world, 1, 0);
 	until(&world, both_lost, &world);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(world.rank[i].n_lost, 1); /* said once a peer */
@@ -322,6 +389,85 @@ static void test_memory_that_was_let_go_is_not_touched(void **state)
 	world_close(&world);
 }
 
+static bool has_landed(void *context)
+{
+	size_t bytes;
+
+	return OPS->rx_slot(context, &bytes) != NULL;
+}
+
+static bool first_is_lost(void *context)
+{
+	return ((struct world *)context)->rank[0].n_lost != 0;
+}
+
+/* The sender was told that its memory is its own again, and the rail breaks before the peer has read: a loss, not wrong data. */
+static void test_what_is_the_callers_again_cannot_be_sent_again(void **state)
+{
+	static uint8_t from[100], stolen[1000];
+	struct ddl__lane lane = lane_of(1, 0, 4, sizeof(from)), other = lane_of(1, 1, 4, 100);
+	struct world world;
+	struct flow flow;
+	struct ddl__rx *rx;
+	struct ddl__tx *tx;
+
+	two_ranks(&world, RAILS, RAILS, NULL);
+	flow = flow_open(&world, 0, 1, &other, 10);
+	until(&world, flow_step, &flow);
+	rx = open_rx(&world.rank[1], 0, &lane);
+	tx = open_tx(&world.rank[0], 1, &lane);
+	until(&world, has_credit, tx);
+	assert_true(OPS->tx_borrow(tx, from, sizeof(from), false));
+	rank_flush(&world.rank[0], true);
+	assert_true(OPS->tx_flushed(tx));
+	assert_true(recv(ddl__mesh_link(mesh_of(&world, 1), 0, 0, 0)->stream->fd, stolen, sizeof(stolen), 0) > 100);
+	break_rail(&world, 0, 0);
+	until(&world, first_is_lost, &world);
+	OPS->rx_close(rx);
+	OPS->tx_close(tx);
+	flow_close(&flow);
+	world_close(&world);
+}
+
+/* The same, but it lay in a slot, or the sender does not know yet that it may be reused: it is sent again. */
+static void test_what_was_written_and_not_read_is_sent_again(void **state)
+{
+	static uint8_t from[100], stolen[1000];
+
+	for (int borrowed = 0; borrowed < 2; borrowed++) {
+		struct ddl__lane lane = lane_of(1, 0, 4, sizeof(from)), other = lane_of(1, 1, 4, 100);
+		struct world world;
+		struct flow flow, back;
+		const uint8_t *at = NULL;
+		size_t bytes = 0;
+
+		two_ranks(&world, RAILS, RAILS, NULL);
+		back = flow_open(&world, 0, 1, &other, 10);
+		until(&world, flow_step, &back);
+		flow = flow_open(&world, 0, 1, &lane, 1);
+		until(&world, has_credit, flow.tx);
+		memset(from, 7, sizeof(from));
+		if (borrowed) {
+			assert_true(OPS->tx_borrow(flow.tx, from, sizeof(from), false));
+		} else {
+			memcpy(OPS->tx_slot(flow.tx), from, sizeof(from));
+			OPS->tx_send(flow.tx, sizeof(from));
+		}
+		rank_flush(&world.rank[0], true);
+		assert_true(recv(ddl__mesh_link(mesh_of(&world, 1), 0, 0, 0)->stream->fd, stolen, sizeof(stolen), 0) > 100);
+		if (!borrowed)
+			assert_true(OPS->tx_flushed(flow.tx));
+		break_rail(&world, 0, 0);
+		until(&world, has_landed, flow.rx);
+		at = OPS->rx_slot(flow.rx, &bytes);
+		assert_int_equal(bytes, sizeof(from));
+		assert_memory_equal(at, from, sizeof(from));
+		flow_close(&flow);
+		flow_close(&back);
+		leave(&world);
+	}
+}
+
 /* Waiting for the end of the pass */
 
 static void test_short_slices_wait_for_the_end_of_the_pass(void **state)
@@ -374,7 +520,10 @@ int main(void)
 		CASE(test_each_ring_goes_over_its_rail),
 		CASE(test_rings_that_share_a_rail_have_channels),
 		CASE(test_ranks_with_other_numbers_of_rails_use_what_both_have),
-		CASE(test_a_rail_that_breaks_is_a_loss_and_is_named),
+		CASE(test_a_rail_that_breaks_is_carried_on_by_another),
+		CASE(test_the_last_rail_that_breaks_is_a_loss_and_is_named),
+		CASE(test_what_is_the_callers_again_cannot_be_sent_again),
+		CASE(test_what_was_written_and_not_read_is_sent_again),
 		CASE(test_addresses_of_other_sizes_are_not_reached),
 		CASE(test_slices_go_from_memory_to_memory),
 		CASE(test_memory_that_was_let_go_is_not_touched),

@@ -206,17 +206,19 @@ static size_t add_frame(uint8_t *to, struct ddl__frame frame, const void *body)
 static size_t add_frames(uint8_t *to, const struct ddl__lane *lane, uint32_t rx_grant, uint32_t tx_grant, uint32_t fresh)
 {
 	static const uint8_t slice[100] = { 1 };
-	struct ddl__lane other = lane_of(fresh, 2, 2, 50);
+	struct ddl__announcement other = { .lane = lane_of(fresh, 2, 2, 50) };
+	const uint32_t size = OPS == &ddl__transport_tcp ? sizeof(other) : sizeof(other.lane);
 	uint32_t r = lane->request, i = lane->index;
 	size_t n = 0;
 
-	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_ANNOUNCE, sizeof(other), fresh, 2, 1, 0 }, &other);
+	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_ANNOUNCE, size, fresh, 2, 1, 0 }, &other);
 	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_DATA, 100, r, i, rx_grant, 0 }, slice);
 	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_DATA, 0, r, i, rx_grant, 0 }, slice);
 	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_CREDIT, 0, r, i, tx_grant, 1 }, slice);
 	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_WITHDRAW, 0, fresh, 2, 1, 0 }, slice);
 	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_DOORBELL, 0, 0, 0, 0, 0 }, slice);
 	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_ABORT, 20, 0, 0, 0, (uint32_t)-1 }, slice);
+	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_LOST, 0, 0, 0, 0, 1 }, slice);
 	n += add_frame(to + n, (struct ddl__frame){ 0, DDL__FRAME_BYE, 0, 0, 0, 0, 0 }, slice);
 	return n;
 }

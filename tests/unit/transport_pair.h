@@ -45,6 +45,8 @@ struct rank {
 	bool left[RANKS_MAX]; /* said goodbye, by peer */
 	int aborted;          /* code */
 	char abort_text[DDL_ERROR_TEXT_SIZE];
+	size_t n_moved;     /* connections that others carry on */
+	char moved[256];    /* what was said of the last of them */
 	size_t n_strangers; /* that were told */
 	char stranger[256]; /* the last of them */
 };
@@ -100,8 +102,21 @@ static void on_stranger(void *context, const char *what)
 	snprintf(rank->stranger, sizeof(rank->stranger), "%s", what);
 }
 
+static void on_moved(void *context, int peer, const char *what)
+{
+	struct rank *rank = context;
+
+	rank->n_moved++;
+	snprintf(rank->moved, sizeof(rank->moved), "%s", what);
+}
+
 static const struct ddl__events test_events = {
-	.announced = on_announced, .lost = on_lost, .left = on_left, .aborted = on_aborted, .stranger = on_stranger
+	.announced = on_announced,
+	.lost = on_lost,
+	.left = on_left,
+	.aborted = on_aborted,
+	.stranger = on_stranger,
+	.moved = on_moved,
 };
 
 static void rank_open(struct rank *rank, const struct ddl__transport_ops *ops, int number, int n_ranks, int timeout_ms,
