@@ -64,7 +64,7 @@ def make_shapes(a):
         Shape("switch", "allreduce, one switch", 8, [*SHORT, MIB], 1, 1, rate),
         Shape("switch", "allreduce, one switch", 8, [16 * MIB, 64 * MIB], 1, 1, rate, rounds=1),
         Shape("rails", "allreduce, two rails", 8, [16 * MIB], 1, 2, half),
-        Shape("oversubscribed", "allreduce, oversubscribed", 8, [16 * MIB], 2, 1, rate, rate, True),
+        Shape("oversubscribed", "allreduce, oversubscribed", 8, [16 * MIB], 2, 1, rate, rate, True, peers=judged),
         Shape("oversubscribed", "allreduce, oversubscribed", 8, [64 * MIB], 2, 1, rate, rate, True, 1, peers=judged),
         Shape("loopback", "allreduce, loopback TCP", 2, [64 * MIB], rounds=3, peers_least=3),
         Shape("loopback", "allreduce, loopback TCP", 4, [64 * MIB], rounds=3, peers_least=3),
