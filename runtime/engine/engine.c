@@ -250,9 +250,9 @@ static void pick_up(struct ddl_comm *comm)
 }
 
 /*
- * Hands out what the descriptors have to say, several events a call: sources live until their transport is closed, so that none that
- * was handed out is freed by another's callback. Where another thread sleeps on them it is woken whenever this one took an event: its
- * transports took the doorbell for answered, and it must arm them anew. The lock is held.
+ * Hands out what the descriptors have to say, several events a call: sources live until their transport is closed, so that none
+ * that was handed out is freed by another's callback. Where another thread sleeps on them it is woken whenever this one took an
+ * event: its transports took the doorbell for answered, and it must arm them anew. The lock is held.
  */
 static bool dispatch(struct ddl_comm *comm)
 {

@@ -13,7 +13,8 @@
  *                    \----------\----------\--> down  (lost)
  *
  * Files: mesh.c (open to close, the timer, losing and leaving), greet.c (connecting, strangers, the handshake), lanes.c (lanes
- * and their announcements), move.c (lanes of a lost link go over another one). What differs between tcp and shm is behind struct ddl__mesh_ops.
+ * and their announcements), move.c (lanes of a lost link go over another one). What differs between tcp and shm is behind struct
+ * ddl__mesh_ops.
  *
  * Rules. Events are told to the engine only from within a ready() of ours, never from within one of its calls. A stream is
  * destroyed only outside the callbacks of its sink, which return negative instead. Links and stranger slots live until close,
