@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * move.c - a link to a peer is lost while another one to it, over another rail, is up: its lanes go on there. Where none is up one is
- * made, if it was the network that failed: a peer that closed the link itself is gone.
+ * move.c - a link to a peer is lost while another one to it, over another rail, is up: its lanes go on there. Where none is up
+ * one is made, if it was the network that failed: a peer that closed the link itself is gone.
  *
- * The receiver decides. It tells the peer that the link is lost, and announces its lanes anew on the other link, with the slices that
- * have landed and been released so far: that is where the sender goes on, and what its credits are. Sending ends stay where they are,
- * without credit, until that announcement comes. Either side may notice first, or both at once. A lane that is opened later for the
- * lost link is opened on another one, and its ends find each other as they always do: by the announcement.
+ * The receiver decides. It tells the peer that the link is lost, and announces its lanes anew on the other link, with the
+ * slices that have landed and been released so far: that is where the sender goes on, and what its credits are. Sending ends
+ * stay where they are, without credit, until that announcement comes. Either side may notice first, or both at once. A lane
+ * that is opened later for the lost link is opened on another one, and its ends find each other as they always do: by the
+ * announcement.
  *
- * What was written and has not landed is sent again. That it cannot be, where it lay in memory that is the caller's again, is a loss
- * of the peer, as every loss is where no other link is up.
+ * What was written and has not landed is sent again. That it cannot be, where it lay in memory that is the caller's again, is a
+ * loss of the peer, as every loss is where no other link is up.
  */
 #include <errno.h>
 #include <stdio.h>
