@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * DDL_CHECK over transport/loop: a rank whose result was damaged is named, and one whose input is not finite, with the element.
- * Good results give no such line whatever the wire, and errors are of the wire's size; which starts are taken is the same on all ranks;
- * nothing waits where ranks start in different orders.
+ * Good results give no such line whatever the wire, and errors are of the wire's size. Which starts are taken is the same on
+ * all ranks, and nothing waits where ranks start in different orders.
  */
 #include <setjmp.h>
 #include <stdarg.h>
