@@ -6,6 +6,7 @@
  * because of a plan. The one thing that is refused is a wrong --ddl on the command line, by the option's callback.
  */
 #include <stddef.h>
+#include <stdint.h>
 
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
@@ -21,6 +22,12 @@ int slurm_spank_init(spank_t spank, int argc, char **argv);
 int slurm_spank_local_user_init(spank_t spank, int argc, char **argv);
 int slurm_spank_user_init(spank_t spank, int argc, char **argv);
 #pragma GCC visibility pop
+
+/* The same as text and number for `ddl check`, which looks for it in the file. */
+static const struct {
+	char text[20];
+	uint32_t number;
+} built_for __attribute__((used)) = { "ddl built for Slurm", SLURM_VERSION_NUMBER };
 
 /* NULL where there is nothing to do: prolog and epilog scripts, and contexts that later releases may add. */
 static const struct ddl__spank_context *here(void)

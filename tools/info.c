@@ -17,6 +17,7 @@
 #include "facts.h"
 #include "info.h"
 #include "plan.h"
+#include "plugin.h"
 #include "reduce.h"
 #include "select.h"
 #include "tools.h"
@@ -144,49 +145,16 @@ static void add_variable(json_t *object, const char *key, const char *variable)
 		json_object_set_new(object, key, json_string(value));
 }
 
-/* The plugin beside this program or where Slurm keeps its own. */
-static void add_plugin(json_t *slurm)
-{
-	static const char *const folders[] = { "../lib/slurm", /* beside this program, wherever it was installed */
-					       "../lib64/slurm",
-					       "../lib/x86_64-linux-gnu/slurm",
-					       "../lib/aarch64-linux-gnu/slurm",
-					       "/usr/lib64/slurm",
-					       "/usr/lib/slurm",
-					       "/usr/local/lib/slurm",
-					       "/usr/local/lib64/slurm",
-					       "/usr/lib/x86_64-linux-gnu/slurm",
-					       "/usr/lib/aarch64-linux-gnu/slurm",
-					       "/usr/lib/x86_64-linux-gnu/slurm-wlm",
-					       "/usr/lib/aarch64-linux-gnu/slurm-wlm" };
-	char self[1024], path[1200];
-	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	char *slash;
-
-	self[length > 0 ? length : 0] = '\0';
-	slash = strrchr(self, '/');
-	if (slash)
-		*slash = '\0';
-	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-		char plain[PATH_MAX];
-
-		snprintf(path, sizeof(path), "%s/%s/spank_ddl.so", folders[i][0] == '/' ? "" : self, folders[i]);
-		if (!realpath(path, plain) || access(plain, R_OK) != 0)
-			continue;
-		json_object_set_new(slurm, "plugin", json_string(plain));
-		return;
-	}
-}
-
 static json_t *make_slurm(void)
 {
 	json_t *slurm = json_object();
-	char version[128];
+	char version[128], plugin[PATH_MAX];
 
 	first_line("PATH=$PATH:/usr/sbin:/sbin slurmd -V 2>/dev/null", version, sizeof(version));
 	if (*version)
 		json_object_set_new(slurm, "version", json_string(version));
-	add_plugin(slurm);
+	if (ddl__plugin_find("", plugin, sizeof(plugin)) == 0)
+		json_object_set_new(slurm, "plugin", json_string(plugin));
 	add_variable(slurm, "job", "SLURM_JOB_ID");
 	add_variable(slurm, "step", "SLURM_STEP_ID");
 	add_variable(slurm, "nodes", "SLURM_JOB_NODELIST");

@@ -15,6 +15,7 @@ struct tool {
 };
 
 static const struct tool tools[] = {
+	{ "check", "tells whether jobs can use DDL here, and what to do where they cannot", ddl_tool_check },
 	{ "info", "what this installation has and what it sees of this machine", ddl_tool_info },
 	{ "perf", "measures and checks collectives", ddl_tool_perf },
 	{ "plan", "shows the plan in force, or that of a job which does not run yet", ddl_tool_plan },

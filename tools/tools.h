@@ -20,6 +20,7 @@
 
 enum { DDL__EXIT_GOOD = 0, DDL__EXIT_FAILED = 1, DDL__EXIT_USAGE = 2 }; /* exit status of `ddl` */
 
+int ddl_tool_check(int argc, char **argv);
 int ddl_tool_info(int argc, char **argv);
 int ddl_tool_perf(int argc, char **argv);
 int ddl_tool_plan(int argc, char **argv);

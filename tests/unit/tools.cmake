@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the subcommands of `ddl` are made of, and the command itself as its users see it.
-foreach(name args filestore perf_check perf_measure perf_rows perf_stats plan_traffic plan_view stat_view)
+foreach(name args check_report filestore perf_check perf_measure perf_rows perf_stats plan_traffic plan_view stat_view)
   ddl_unit_test(${name} ddl_tools)
 endforeach()
 target_link_options(test_perf_measure PRIVATE -Wl,--wrap=ddl_wait)
