@@ -135,7 +135,7 @@ struct ddl_comm_options {
 struct ddl_request_options {
 	size_t struct_size;    /* sizeof(struct ddl_request_options) */
 	enum ddl_wire wire;    /* type in which the elements travel */
-	int priority;          /* higher goes first; default 0 */
+	int priority;          /* higher goes first, see ddl_start(); default 0 */
 	int rings;             /* rings that share the data, 1 ... 64; 0: what the plan says, else 1; of long messages one a rail */
 	const char *algorithm; /* name as `ddl info` prints it; borrowed; NULL: DDL_ALGO, else chosen */
 	enum ddl_rounding rounding; /* to wires that round */
@@ -425,6 +425,9 @@ int ddl_request_set_buffers(struct ddl_request *request, const void *send, void 
 
 /*
  * ddl_start - starts a request. Does not block, allocates nothing.
+ * Of the started requests the one with the highest priority goes first, whatever it computes and over all connections: it overtakes
+ * behind the slice (at most 256 KiB) that the others are at. Requests of equal priority go first come, first served, in the order
+ * in which this rank started them; later ones use what the earlier ones leave free. Ranks may start them in different orders.
  * Returns 0; -EINVAL if it is already active; or the error that aborted the communicator.
  */
 int ddl_start(struct ddl_request *request);

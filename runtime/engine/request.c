@@ -15,6 +15,7 @@
 #include "rounding.h"
 #include "shape.h"
 #include "share.h"
+#include "state.h"
 #include "stats.h"
 
 enum { /* results from this size on do not stay in the caches anyway */
@@ -325,10 +326,14 @@ void ddl__request_destroy(struct ddl_request *request)
 
 void ddl__request_rewind(struct ddl_request *request)
 {
+	const uint64_t turn = atomic_load_explicit(&request->comm->state->starts, memory_order_relaxed);
 	for (uint32_t l = 0; l < request->schedule->n_lanes; l++) {
-		request->lanes[l].step = 0;
-		request->lanes[l].slice = 0;
-		request->lanes[l].done = false;
+		struct ddl__lane_state *lane = &request->lanes[l];
+		lane->step = 0;
+		lane->slice = 0;
+		lane->done = false;
+		if (lane->tx && lane->tx_ops->tx_turn)
+			lane->tx_ops->tx_turn(lane->tx, turn);
 	}
 	request->lanes_left = request->schedule->n_lanes;
 	request->starts++;

@@ -6,11 +6,11 @@
  * where slices land straight from the socket. Neither is a must: a slice may be written from the caller's memory (tx_borrow), and
  * land in it where the receiver says so when its first bytes come (rx_land). Then nobody but the kernel copies it.
  *
- * A connection always writes the slice of the lane with the highest priority next, lanes of equal priority in turn; several short
- * ones go in one call. Short slices and credits wait for the end of the engine's pass (flush), long ones go at once. Credits go in
- * front of the next slice; without one they wait until half of a lane's slots are owed, or for a few passes: the sender has the
- * others meanwhile. Where those are enough for another start of the request (rx_expect) they wait until they are not, however long
- * that takes: so a short message costs one packet, not two.
+ * A connection always writes the slice of the lane with the highest priority next; of equal ones that of the request which was
+ * started first, and the lanes of one request in turn; several short ones go in one call. Short slices and credits wait for the end of
+ * the engine's pass (flush), long ones go at once. Credits go in front of the next slice; without one they wait until half of a lane's
+ * slots are owed, or for a few passes: the sender has the others meanwhile. Where those are enough for another start of the request
+ * (rx_expect) they wait until they are not, however long that takes: so a short message costs one packet, not two.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -44,6 +44,7 @@ struct tcp_tx {
 	const uint8_t *at[DDL__SLOTS_MAX]; /* where each slice lies: its slot, or the caller's memory */
 	uint32_t sizes[DDL__SLOTS_MAX];    /* bytes in each */
 	bool final[DDL__SLOTS_MAX];        /* whether each may land where it belongs */
+	uint64_t turn;                     /* which of the rank's starts it works for */
 	uint64_t sent;                     /* by the engine */
 	uint64_t written;                  /* to the kernel */
 	uint64_t credited;                 /* came back */
@@ -72,7 +73,7 @@ struct tcp_rx {
 
 struct tcp_link {
 	struct ddl__link link;
-	struct tcp_tx *queue;                     /* lanes with slices to write: highest priority first */
+	struct tcp_tx *queue;                     /* lanes with slices to write, in their order */
 	struct tcp_tx *works[DDL__STREAM_SLICES]; /* whose slices are in the works, in their order */
 	size_t n_works;                           /* of them */
 	struct tcp_rx *owing;                     /* lanes with credits to send */
@@ -104,11 +105,19 @@ static void tcp_path(const struct ddl__mesh *mesh, int peer, const struct ddl__l
 
 /* Writing */
 
+/* Whether a lane's slices go before those of another one that came later. */
+static bool precedes(const struct tcp_tx *tx, const struct tcp_tx *later)
+{
+	const int32_t mine = tx->mesh.end.lane.call.priority, other = later->mesh.end.lane.call.priority;
+
+	return mine > other || (mine == other && tx->turn <= later->turn);
+}
+
 static void enqueue(struct tcp_link *link, struct tcp_tx *tx)
 {
 	struct tcp_tx **at = &link->queue;
 
-	while (*at && (*at)->mesh.end.lane.call.priority >= tx->mesh.end.lane.call.priority)
+	while (*at && precedes(*at, tx))
 		at = &(*at)->next;
 	tx->next = *at;
 	*at = tx;
@@ -577,6 +586,11 @@ static void send_slice(struct tcp_tx *tx, const uint8_t *at, size_t bytes, bool 
 		pend(link, true);
 }
 
+static void tcp_tx_turn(struct ddl__tx *base, uint64_t turn)
+{
+	((struct tcp_tx *)base)->turn = turn;
+}
+
 static void tcp_tx_send(struct ddl__tx *base, size_t bytes)
 {
 	struct tcp_tx *tx = (struct tcp_tx *)base;
@@ -722,6 +736,7 @@ const struct ddl__transport_ops ddl__transport_tcp = {
 	.rx_close = tcp_rx_close,
 	.tx_close = tcp_tx_close,
 	.tx_slot = tcp_tx_slot,
+	.tx_turn = tcp_tx_turn,
 	.tx_send = tcp_tx_send,
 	.tx_borrow = tcp_tx_borrow,
 	.tx_flushed = tcp_tx_flushed,

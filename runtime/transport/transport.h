@@ -139,6 +139,9 @@ struct ddl__transport_ops {
 	/* Data path. No allocation. */
 	void *(*tx_slot)(struct ddl__tx *tx); /* next free slot, slot_bytes long; NULL: no credit now. Same slot until sent */
 	void (*tx_send)(struct ddl__tx *tx, size_t bytes); /* sends the first bytes of that slot */
+	/* A start of the lane's request begins, the turn-th of this rank: where lanes share a connection, slices of the one with
+	 * the higher priority go first, and of equal ones those of the start that came first. NULL: lanes share nothing. */
+	void (*tx_turn)(struct ddl__tx *tx, uint64_t turn);
 	bool (*tx_flushed)(struct ddl__tx *tx); /* whether all that was sent reaches the peer without another call here */
 	const void *(*rx_slot)(struct ddl__rx *rx, size_t *bytes); /* oldest landed slice; NULL: none. Same slice until released */
 	void (*rx_release)(struct ddl__rx *rx);                    /* returns its credit */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tcp.c - lanes over TCP: what every transport must do, and what is TCP's own. */
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 
 #include "transport.h"
 
@@ -136,6 +138,25 @@ static void test_nothing_is_paced_within_a_machine(void **state)
 	leave(&world);
 }
 
+/* Bytes on their way from rank 0 to rank 1 that the kernel has: they can be overtaken no more. */
+static size_t in_the_kernel(struct world *world)
+{
+	int sent = 0, landed = 0;
+
+	assert_int_equal(ioctl(link_of(world, 0, 1)->stream->fd, SIOCOUTQ, &sent), 0);
+	assert_int_equal(ioctl(link_of(world, 1, 0)->stream->fd, FIONREAD, &landed), 0);
+	return (size_t)sent + (size_t)landed;
+}
+
+static size_t bytes_received(const struct flow *flow)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < flow->received; i++)
+		bytes += slice_bytes(flow, i);
+	return bytes;
+}
+
 struct race {
 	struct flow *slow, *patient, *urgent;
 };
@@ -173,8 +194,10 @@ static void test_an_urgent_lane_overtakes_what_waits(void **state)
 	flow_send(&fast);
 	assert_int_equal(slow.sent, 64);
 	assert_false(OPS->tx_flushed(slow.tx)); /* 32 MB are more than the kernel takes */
+	size_t taken = in_the_kernel(&world);
 	until(&world, urgent_is_there, &race);
 	assert_true(slow.received < 64);
+	assert_true(bytes_received(&slow) <= taken + 2 * 500000); /* what the kernel had, and what had begun */
 	assert_int_equal(patient.received, 0);
 	assert_false(has_slice(patient.rx));
 	until(&world, flow_step, &slow);
@@ -184,6 +207,50 @@ static void test_an_urgent_lane_overtakes_what_waits(void **state)
 	flow_close(&patient);
 	flow_close(&fast);
 	leave(&world);
+}
+
+struct order {
+	struct flow *first, *second;
+};
+
+/* The second receives only while not all of the first is there. */
+static bool first_is_through(void *context)
+{
+	struct order *order = context;
+
+	flow_receive(order->first);
+	if (order->first->received == order->first->slices)
+		return true;
+	flow_receive(order->second);
+	return false;
+}
+
+static void test_of_equal_lanes_the_one_that_was_started_first_goes_first(void **state)
+{
+	struct ddl__lane lanes[] = { lane_of(1, 0, 32, 500000), lane_of(2, 0, 32, 500000) };
+
+	for (int first = 0; first < 2; first++) { /* whatever was made first, and whatever has slices first */
+		struct world world;
+		struct flow flow[2];
+		struct order order = { &flow[first], &flow[!first] };
+
+		world_open(&world, OPS, 2);
+		for (int i = 0; i < 2; i++) {
+			flow[i] = flow_open(&world, 0, 1, &lanes[i], 32);
+			until(&world, has_credit, flow[i].tx);
+			OPS->tx_turn(flow[i].tx, i == first ? 10 : 11);
+		}
+		flow_send(order.second);
+		size_t taken = in_the_kernel(&world);
+		flow_send(order.first);
+		until(&world, first_is_through, &order);
+		assert_true(order.second->received < order.second->slices);
+		assert_true(bytes_received(order.second) <= taken + 2 * 500000); /* what the kernel had, and what had begun */
+		until(&world, flow_step, order.second);
+		flow_close(&flow[0]);
+		flow_close(&flow[1]);
+		leave(&world);
+	}
 }
 
 static void test_one_that_left_before_it_got_all_is_lost(void **state)
@@ -319,6 +386,7 @@ int main(void)
 		CASE(test_sockets_that_take_little_lose_nothing),
 		CASE(test_nothing_is_paced_within_a_machine),
 		CASE(test_an_urgent_lane_overtakes_what_waits),
+		CASE(test_of_equal_lanes_the_one_that_was_started_first_goes_first),
 		CASE(test_one_that_left_before_it_got_all_is_lost),
 		CASE(test_a_lane_closed_amid_a_slice_loses_the_rest),
 		CASE(test_what_breaks_the_contract_is_a_loss),
