@@ -38,6 +38,7 @@
 enum {
 	EVENTS_A_PASS = 64,
 	EVENTS_A_CALL = 16,
+	TURNS_A_PASS = 64, /* slices of less urgent requests, between which more urgent ones have their turn */
 	SLEEP_MS_MAX = 1000,
 	SLEEP_MS_BUSY = 1,
 	SLEEP_MS_NOTE = 100,  /* a wait that lasts longer shows what it waits for */
@@ -309,13 +310,22 @@ static void flush(struct ddl_comm *comm, bool all)
 			comm->transports[t]->ops->flush(comm->transports[t], all);
 }
 
-/* Runs the active requests. Returns whether anything moved. The lock is held. */
-static bool run(struct ddl_comm *comm)
+/*
+ * Runs the active requests, the most urgent first. Ends behind a slice where others must have their turn before the next one: sets
+ * *again. Returns whether anything moved. The lock is held.
+ */
+static bool run(struct ddl_comm *comm, bool *again)
 {
 	bool any = false;
+	*again = false;
 	for (struct ddl_request **at = &comm->active; !atomic_load(&comm->failed) && *at;) {
 		struct ddl_request *r = *at;
-		if (ddl__request_run(r)) {
+		if (any && ddl__engine_presses(r)) {
+			*again = true;
+			break;
+		}
+		bool moved = ddl__request_run(r);
+		if (moved) {
 			any = true;
 			atomic_store_explicit(&r->moved_ns, ddl__coarse_ns(), memory_order_relaxed);
 		}
@@ -330,6 +340,9 @@ static bool run(struct ddl_comm *comm)
 			*at = r->next;
 			complete(comm, r);
 			any = true;
+		} else if (moved && ddl__engine_presses(r)) {
+			*again = true;
+			break;
 		} else {
 			at = &r->next;
 		}
@@ -340,12 +353,16 @@ static bool run(struct ddl_comm *comm)
 /* One pass; ask: the descriptors too. Returns whether anything moved. The lock is held. */
 static bool progress(struct ddl_comm *comm, bool ask)
 {
-	bool any = ask && dispatch(comm);
-	pick_up(comm);
-	any |= run(comm);
-	flush(comm, false);
+	bool any = ask && dispatch(comm), again = true;
+	for (unsigned turn = 0; again && turn < TURNS_A_PASS; turn++) {
+		if (turn && ask && comm->by_descriptor)
+			dispatch(comm); /* what came for the more urgent ones */
+		pick_up(comm);
+		any |= run(comm, &again);
+		flush(comm, false);
+	}
 	if (any && comm->by_descriptor)
-		run(comm); /* what is written now may have been the last of a request */
+		run(comm, &again); /* what is written now may have been the last of a request */
 	tell_abort(comm);
 	if (any && comm->waiters)
 		pthread_cond_broadcast(&comm->changed);

@@ -601,7 +601,8 @@ bool ddl__request_run(struct ddl_request *request)
 		enum ddl__halt halt = DDL__MOVED;
 		if (lane->done)
 			continue;
-		while (lane->step < lane->steps->n && (halt = run_slice(request, l)) == DDL__MOVED)
+		while (lane->step < lane->steps->n && !(any && ddl__engine_presses(request)) &&
+		       (halt = run_slice(request, l)) == DDL__MOVED)
 			any = true;
 		if (lane->step == lane->steps->n && (!lane->tx || lane->tx_ops->tx_flushed(lane->tx))) {
 			lane->done = true;
@@ -609,7 +610,7 @@ bool ddl__request_run(struct ddl_request *request)
 			any = true;
 			if (request->watch)
 				ddl__watch_begin(request, l); /* ends a wait for delivery */
-		} else if (request->watch) {
+		} else if (request->watch && (halt != DDL__MOVED || lane->step == lane->steps->n)) {
 			ddl__watch_halt(request, l, halt == DDL__MOVED ? DDL__HALT_DELIVERY : halt);
 		}
 	}

@@ -7,10 +7,10 @@
  * land in it where the receiver says so when its first bytes come (rx_land). Then nobody but the kernel copies it.
  *
  * A connection always writes the slice of the lane with the highest priority next; of equal ones that of the request which was
- * started first, and the lanes of one request in turn; several short ones go in one call. Short slices and credits wait for the end of
- * the engine's pass (flush), long ones go at once. Credits go in front of the next slice; without one they wait until half of a lane's
- * slots are owed, or for a few passes: the sender has the others meanwhile. Where those are enough for another start of the request
- * (rx_expect) they wait until they are not, however long that takes: so a short message costs one packet, not two.
+ * started first, and the lanes of one request in turn; several short ones go in one call. Short slices and credits wait for the
+ * end of the engine's pass (flush), long ones go at once. Credits go in front of the next slice; without one they wait until half
+ * of a lane's slots are owed, or for a few passes: the sender has the others meanwhile. Where those are enough for another start
+ * of the request (rx_expect) they wait until they are not, however long that takes: so a short message costs one packet, not two.
  */
 #include <errno.h>
 #include <netinet/in.h>
