@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Schedules, kernels, and the engine over transport/loop.
-foreach(stem sched sched_allreduce sched_blocks sched_wires multiring cost cost_uplinks tuning reduce kernels blocks ulp rounding audit engine engine_algorithms engine_collectives request_buffers ids persistent pace priority serve mem)
+foreach(stem sched sched_allreduce sched_blocks sched_wires multiring cost cost_uplinks tuning reduce kernels blocks ulp rounding audit engine engine_algorithms engine_collectives request_buffers ids persistent pace priority serve serve_turns mem)
   ddl_unit_test(${stem} ddl_internal)
 endforeach()
 # What rounding may take, and the order of reductions.

@@ -11,9 +11,13 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "facts.h"
 
@@ -114,6 +118,53 @@ static void this_machine_is_described(void **state)
 	assert_non_null(strchr(facts.machine, '/'));
 	assert_int_equal(ddl__facts_gather("", "launchers-name", &facts, &err), 0);
 	assert_string_equal(facts.node, "launchers-name");
+}
+
+static void *be_bound(void *cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(atomic_load((atomic_int *)cpu), &set);
+	pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+	atomic_store((atomic_int *)cpu, -1);
+	pause();
+	return NULL;
+}
+
+/* As with OpenMP, which binds every thread to a core of its own, the one that calls too. */
+static void what_any_thread_may_use_the_process_may_use(void **state)
+{
+	struct ddl__facts *facts = calloc(1, sizeof(*facts));
+	struct ddl_error err;
+	cpu_set_t before, set;
+	int cpus[2] = { -1, -1 }, n = 0;
+	pthread_t thread;
+
+	(void)state;
+	assert_non_null(facts);
+	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+	for (int cpu = 0; cpu < CPU_SETSIZE && n < 2; cpu++)
+		if (CPU_ISSET(cpu, &before))
+			cpus[n++] = cpu;
+	if (n < 2) {
+		free(facts);
+		skip();
+	}
+	atomic_int other = cpus[1];
+	assert_int_equal(pthread_create(&thread, NULL, be_bound, &other), 0);
+	CPU_ZERO(&set);
+	CPU_SET(cpus[0], &set);
+	assert_int_equal(sched_setaffinity(0, sizeof(set), &set), 0);
+	while (atomic_load(&other) >= 0)
+		sched_yield();
+	assert_int_equal(ddl__facts_gather("", "", facts, &err), 0);
+	assert_int_equal(facts->cpus, 2);
+	assert_true(ddl__cpus_has(&facts->may, (size_t)cpus[0]) && ddl__cpus_has(&facts->may, (size_t)cpus[1]));
+	assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
+	free(facts);
 }
 
 static void a_missing_folder_is_a_machine_of_which_nothing_is_known(void **state)
@@ -366,6 +417,7 @@ int main(void)
 		cmocka_unit_test_prestate(captured_machine_is_described, (void *)"clutter"),
 		cmocka_unit_test_prestate(captured_machine_is_described, (void *)"bare"),
 		cmocka_unit_test(this_machine_is_described),
+		cmocka_unit_test(what_any_thread_may_use_the_process_may_use),
 		cmocka_unit_test(a_missing_folder_is_a_machine_of_which_nothing_is_known),
 		cmocka_unit_test(the_choice_by_name),
 		cmocka_unit_test(a_wrong_name_is_answered_with_those_that_exist),
