@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * persistent.c - many requests at once, of every collective, started in another order on every rank: nothing deadlocks, all results
- * are right, a start allocates nothing, and a million of them leave nothing behind. Over loop, shm and tcp, with service threads and
- * without.
+ * persistent.c - many requests at once, of every collective, started in another order on every rank: nothing deadlocks, all
+ * results are right, a start allocates nothing, and a million of them leave nothing behind. Over loop, shm and tcp, with service
+ * threads and without.
  *
  * DDL_TEST_SEED=N runs the random test with that seed. A request that does not move for a minute fails its communicator, with a
  * sentence that tells which step waits for whom: that is the watchdog.
