@@ -29,7 +29,7 @@ void ddl__check_alike(json_t *lines, const char *text);
 
 /*
  * Merges what the n ranks found, each on its node: lines that say the same become one, with the names of their nodes unless
- * all say it; where nodes differ in what should be alike, those lines become warnings. Returns a new array, or NULL where there is no memory.
+ * all say it; where nodes differ in what should be alike, those lines become warnings. Returns a new array, or NULL: no memory.
  */
 json_t *ddl__check_merge(const json_t *const *lines, const char *const *nodes, size_t n);
 

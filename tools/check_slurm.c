@@ -22,6 +22,8 @@ struct slurm {
 	json_t *lines;                /* what was found */
 	int year, month;              /* of the release; 0: not known */
 	char *config;                 /* what `scontrol show config` prints; NULL: slurmctld does not answer */
+	char conf[1024];              /* slurm.conf as commands here read it */
+	bool fetched;                 /* that is one that slurmd got from slurmctld */
 	struct ddl__plugstack plugin; /* the line that loads the plugin */
 	char installed[PATH_MAX];     /* the plugin where it was found without that line; "": nowhere */
 };
@@ -83,15 +85,53 @@ static void check_controller(struct slurm *s)
 	free(text);
 }
 
-/* The path of plugstack.conf. */
+#define FETCHED "/run/slurm/conf/slurm.conf" /* where slurmd keeps what it got from slurmctld */
+
+static bool is_there(const struct slurm *s, const char *path)
+{
+	char file[PATH_MAX];
+
+	return snprintf(file, sizeof(file), "%s%s", s->root, path) < (int)sizeof(file) && access(file, F_OK) == 0;
+}
+
+/* Finds slurm.conf as Slurm's commands do. What slurmctld says of itself is true of its machine only. */
+static void find_conf(struct slurm *s)
+{
+	const char *said = getenv("SLURM_CONF");
+	char path[1024] = "";
+
+	if (s->config)
+		ddl__config_value(s->config, "SLURM_CONF", path, sizeof(path));
+	if (said && *said)
+		snprintf(s->conf, sizeof(s->conf), "%s", said);
+	else if (is_there(s, FETCHED) && !is_there(s, "/etc/slurm/slurm.conf"))
+		snprintf(s->conf, sizeof(s->conf), "%s", FETCHED);
+	else
+		snprintf(s->conf, sizeof(s->conf), "%s", *path ? path : "/etc/slurm/slurm.conf");
+	s->fetched = strcmp(s->conf, FETCHED) == 0;
+}
+
+static size_t folder_length(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? (size_t)(slash - path) + 1 : 0;
+}
+
+/* The path of plugstack.conf: where slurmctld has it, or, where its place is beside slurm.conf, beside the one here. */
 static void find_plugstack(const struct slurm *s, char *path, size_t size)
 {
-	const char *conf = getenv("SLURM_CONF");
+	char conf[1024] = "";
+	size_t length;
 
-	if (s->config && *ddl__config_value(s->config, "PlugStackConfig", path, size))
-		return;
-	snprintf(path, size, "%.*splugstack.conf", conf && strrchr(conf, '/') ? (int)(strrchr(conf, '/') - conf + 1) : 11,
-		 conf && strrchr(conf, '/') ? conf : "/etc/slurm/");
+	*path = '\0';
+	if (s->config) {
+		ddl__config_value(s->config, "SLURM_CONF", conf, sizeof(conf));
+		ddl__config_value(s->config, "PlugStackConfig", path, size);
+	}
+	length = folder_length(conf);
+	if (!*path || (folder_length(path) == length && strncmp(path, conf, length) == 0))
+		snprintf(path, size, "%.*splugstack.conf", (int)folder_length(s->conf), s->conf);
 }
 
 /* Why there is no line, and what to do. */
@@ -192,23 +232,19 @@ static void check_loaded(struct slurm *s)
 /* Nodes that get their configuration from slurmctld get plugstack.conf, but no include with a pattern is expanded for them. */
 static void check_configless(struct slurm *s)
 {
-	char parameters[1024], conf[1024];
-	bool fetched, configless;
+	char parameters[1024];
 
 	if (!s->config)
 		return;
-	ddl__config_value(s->config, "SLURM_CONF", conf, sizeof(conf));
 	ddl__config_value(s->config, "SlurmctldParameters", parameters, sizeof(parameters));
-	fetched = strncmp(conf, "/run/slurm/conf", 15) == 0 || strncmp(conf, "/var/run/slurm/conf", 19) == 0;
-	configless = fetched || strstr(parameters, "enable_configless");
-	if (!configless)
-		ddl__check_add(s->lines, "configless", DDL__PASS, NULL, "no: the configuration is %s", conf);
+	if (!s->fetched && !strstr(parameters, "enable_configless"))
+		ddl__check_add(s->lines, "configless", DDL__PASS, NULL, "no: the configuration is %s", s->conf);
 	else if (s->plugin.found && !s->plugin.pattern)
 		ddl__check_add(s->lines, "configless", DDL__PASS, NULL,
 			       "yes, and plugstack.conf names the plugin by a line of its own");
 	else
 		ddl__check_add(
-			s->lines, "configless", fetched || !s->plugin.found ? DDL__FAIL : DDL__WARN,
+			s->lines, "configless", s->fetched || !s->plugin.found ? DDL__FAIL : DDL__WARN,
 			"where slurmctld runs, write the line with the plugin's full path into plugstack.conf itself, then "
 			"scontrol "
 			"reconfigure (slurm-conf/examples/plugstack.configless.conf)",
@@ -365,6 +401,7 @@ void ddl__check_slurm(const char *root, json_t *lines)
 	s->lines = lines;
 	if (check_release(s)) {
 		check_controller(s);
+		find_conf(s);
 		check_plugstack(s);
 		check_loaded(s);
 		check_configless(s);

@@ -129,7 +129,8 @@ assert len(c) == 1 and c[0]["verdict"] == "fail" and "optional /" in c[0]["remed
 	run -0 check
 	grep '^pass  configless  yes, and' <<<"$output"
 	mkdir -p "$root/run/slurm/conf"
-	sed -i 's|/etc/slurm/|/run/slurm/conf/|' "$say/config"
+	rm "$etc/slurm.conf"
+	: >"$root/run/slurm/conf/slurm.conf"
 	echo 'include /etc/slurm/plugstack.conf.d/*.conf' >"$root/run/slurm/conf/plugstack.conf"
 	finds 1 fail configless "does not expand" "into plugstack.conf itself"
 }

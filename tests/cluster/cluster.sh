@@ -190,7 +190,6 @@ write_slurm_conf() {
 		InactiveLimit=0
 		KillWait=5
 		SlurmdParameters=config_overrides
-		PlugStackConfig=$dir/etc/plugstack.conf
 	END
 	echo "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1" # heterogeneous jobs start by backfill only
 	for ((i = 1; i <= nodes; i++)); do
