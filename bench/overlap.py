@@ -227,7 +227,10 @@ def ratios(case, entries, got, mine, common, text):
                 continue  # all is there when the first layer is: nothing to be ahead of
             ratio = report.ratio(got[e][key], got[mine][key])
             row = {"what": f"{what} {text}: {other.label()} over {entries[mine].label()}", **common}
-            rows.append({**row, "ours_us": got[mine][key], "other_us": got[e][key], "ratio": rounded(ratio)})
+            row.update({"ours_us": got[mine][key], "other_us": got[e][key], "ratio": rounded(ratio)})
+            if ratio is not None:
+                row["more_of_step"] = rounded((got[mine][key] - got[e][key]) / got[mine]["total_us"])
+            rows.append(row)
     return rows
 
 
