@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts in network namespaces for benchmarks, and how each contestant is started over them, one rank a host. Needs root and iproute2.
+"""Hosts in network namespaces for benchmarks (root, iproute2), and how each contestant is started over them, one rank a host.
 Also how each is made to use TCP between the processes of one host (on_loopback).
 
     with Fabric("bench", leaves=2, hosts=4, rate="400mbit", uplink="400mbit") as fabric:

@@ -178,7 +178,7 @@ def parse_arguments(argv):
     p.add_argument("--shapes", type=words(shapes), default=list(shapes), help=f"some of {','.join(shapes)}")
     p.add_argument("--sizes", type=numbers, help="bytes, in place of the shapes' own")
     p.add_argument("--rounds", type=int, help="rounds at most, in place of the shapes' own")
-    p.add_argument("--seconds", type=float, default=360.0, help="but for a shape's first no round begins that would end later (360)")
+    p.add_argument("--seconds", type=float, default=360.0, help="but for a shape's first no round begins that would end later")
     p.add_argument("--budget-ms", type=float, default=150.0, help="timed iterations of one size take about so long (150)")
     p.add_argument("--timeout", type=int, default=120, help="seconds that one run may take (120)")
     p.add_argument("--rate", type=int, default=400, help="Mbit/s of a host, all its rails together (400)")
