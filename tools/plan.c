@@ -36,6 +36,14 @@ struct request {                   /* the command line */
 	const char *sizes;         /* of --explain and --traffic */
 	const char *algorithm;     /* of --traffic; NULL: what is chosen */
 	uint32_t link_Mbps;        /* for the cost model; 0 not said */
+	const char *host_format;   /* of a line of --hostfile for the tasks of a node; NULL: a line for each task */
+};
+
+static const struct ddl__choice host_forms[] = {
+	{ 0, "slurm", NULL },              /* a line for each task: srun -m arbitrary, mpirun --map-by seq */
+	{ 1, "openmpi", "%s slots=%d\n" }, /* lines for nodes, with their tasks */
+	{ 2, "mpich", "%s:%d\n" },
+	{ 0, NULL, NULL },
 };
 
 struct shown {                  /* what is shown, and who owns it */
@@ -57,7 +65,7 @@ static const struct ddl__help help[] = {
 	{ "--dot", "a drawing for Graphviz" },
 	{ "--svg", "a drawing" },
 	{ "--rank-order", "draw rings in rank order instead of the plan's" },
-	{ "--hostfile", "node names in plan order, one a task, for srun -m arbitrary or mpirun" },
+	{ "--hostfile[=FORM]", "nodes in plan order: slurm (default; one line a task), openmpi (n1 slots=2), mpich (n1:2)" },
 	{ "--explain", "what each all-reduce algorithm would take, and which is chosen" },
 	{ "--traffic", "bytes that an all-reduce moves over each link, counted in its schedules" },
 	{ "--algorithm NAME", "for --traffic: ring, multiring:4x8... (default: what is chosen)" },
@@ -79,7 +87,7 @@ static const struct option long_options[] = {
 	{ "json", no_argument, NULL, FORM_JSON },
 	{ "dot", no_argument, NULL, FORM_DOT },
 	{ "svg", no_argument, NULL, FORM_SVG },
-	{ "hostfile", no_argument, NULL, FORM_HOSTFILE },
+	{ "hostfile", optional_argument, NULL, FORM_HOSTFILE },
 	{ "rank-order", no_argument, NULL, RANK_ORDER },
 	{ "explain", no_argument, NULL, FORM_EXPLAIN },
 	{ "traffic", no_argument, NULL, FORM_TRAFFIC },
@@ -92,6 +100,7 @@ static const struct option long_options[] = {
 
 static int take_option(struct request *request, int option, struct ddl_error *err)
 {
+	const struct ddl__choice *choice;
 	int64_t number = 0;
 	int rc;
 
@@ -124,6 +133,13 @@ static int take_option(struct request *request, int option, struct ddl_error *er
 		return 0;
 	case SIZE:
 		request->sizes = optarg;
+		return 0;
+	case FORM_HOSTFILE:
+		choice = ddl__choice_parse("hostfile", host_forms, optarg ? optarg : "slurm", err);
+		if (!choice)
+			return -EINVAL;
+		request->host_format = choice->description;
+		request->form = FORM_HOSTFILE;
 		return 0;
 	default:
 		request->form = (enum form)option;
@@ -381,12 +397,23 @@ static void print_tree(const struct ddl__view *view)
 	print_crossings(view);
 }
 
-static void print_hostfile(const struct ddl__view *view)
+/* In the order of a ring the tasks of a node come one after the other. */
+static void print_hostfile(const struct ddl__view *view, const char *format)
 {
-	const int *order = ddl__view_ring(view, 0);
+	const int *order = ddl__view_ring(view, 0), n_ranks = view->layout->n_ranks;
 
-	for (int i = 0; i < view->layout->n_ranks; i++)
-		puts(view->plan->nodes[view->layout->node_of_rank[order[i]]]->name);
+	for (int i = 0, tasks; i < n_ranks; i += tasks) {
+		const size_t node = (size_t)view->layout->node_of_rank[order[i]];
+		const char *name = view->plan->nodes[node]->name;
+
+		for (tasks = 1; format && i + tasks < n_ranks; tasks++)
+			if ((size_t)view->layout->node_of_rank[order[i + tasks]] != node)
+				break;
+		if (format)
+			printf(format, name, tasks);
+		else
+			puts(name);
+	}
 }
 
 static int print_text(const struct ddl__plan *plan, struct ddl_error *err)
@@ -440,7 +467,7 @@ static int show(const struct request *request, const struct ddl__view *view, str
 		rc = ddl__view_svg(view, request->by_rank, stdout);
 		break;
 	case FORM_HOSTFILE:
-		print_hostfile(view);
+		print_hostfile(view, request->host_format);
 		break;
 	case FORM_EXPLAIN:
 	case FORM_TRAFFIC:

@@ -149,6 +149,10 @@ assert all('as DDL_PROGRESS_CORES says' in r['service'] for r in rows), rows"
 	grep -qx "ring 0: 0 1 6 7 12 13 2 3 8 9 14 15 4 5 10 11" <<<"$output"
 	grep -qE "^leaf1 - spine +1/1 +3/3$" <<<"$output"
 	[ "$("${plan[@]}" --hostfile | tr '\n' ' ')" = "n1 n1 n4 n4 n7 n7 n2 n2 n5 n5 n8 n8 n3 n3 n6 n6 " ]
+	[ "$("${plan[@]}" --hostfile=slurm)" = "$("${plan[@]}" --hostfile)" ]
+	[ "$("${plan[@]}" --hostfile=openmpi | head -2 | tr '\n' ' ')" = "n1 slots=2 n4 slots=2 " ]
+	[ "$("${plan[@]}" --tasks '1(x7),3' --hostfile=mpich | tr '\n' ' ')" = "n1:1 n4:1 n7:1 n2:1 n5:1 n8:3 n3:1 n6:1 " ]
+	expect_refusal 2 "hostfile 'odd' does not exist; there are slurm, openmpi, mpich" "${plan[@]}" --hostfile=odd
 	"${plan[@]}" --json | python3 -c '
 import json, sys
 plan = json.load(sys.stdin)
