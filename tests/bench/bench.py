@@ -230,7 +230,10 @@ class Overlap(unittest.TestCase):
         build = os.environ.get("DDL_BUILD", "")
         if not os.path.exists(os.path.join(build, "lib", "libddl.so")):
             self.skipTest("DDL_BUILD names no folder that ddl was built in")
-        base = contestants.find_ddl(contestants.Builder(build, "overlap"))
+        builder = contestants.Builder(WORK, "overlap")
+        builder.prepare()
+        builder.build = os.path.abspath(build)
+        base = contestants.find_ddl(builder)
         path, _ = overlap.write_list(WORK, "resnet50", 0.01)
         options = overlap.parse_arguments(["--out", WORK])
         for entry in overlap.entries_of(options, base, "ddl"):
