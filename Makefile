@@ -21,7 +21,7 @@ OPTIONS     = -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DCMAKE_INSTALL_SYSCONFDIR=$(SYSC
 	      -DDDL_SPANK=$(call found,slurm/spank.h) -DDDL_PMIX=$(call packaged,pmix) \
 	      -DDDL_TESTS=$(call packaged,cmocka) $(CMAKE_ARGS)
 
-.PHONY: all configure install rpm deb check check-long bench bench-node bench-network bench-overlap bench-precision \
+.PHONY: all configure install rpm deb check check-long bench bench-node bench-network bench-overlap bench-precision bench-training \
 	demo fmt lint deps clean distclean help
 .DEFAULT_GOAL := all
 
@@ -68,6 +68,10 @@ bench-network: all              ## all-reduce between hosts in network namespace
 bench-overlap: all              ## what compute hides of the gradients' sum, and how long they are waited for, against MPI; as root
 	@scripts/install-deps bench || echo "make: bench goes on with the peers that are here" >&2
 	@python3 bench/overlap.py --build $(BUILD) $(BENCH_ARGS)
+
+bench-training: all             ## PyTorch trains over ddl and over gloo, in turn: on a Slurm cluster (as root) and on one node (bench/README.md)
+	@scripts/install-deps bench test || echo "make: bench goes on with what is here" >&2
+	@python3 bench/training.py --build $(BUILD) $(BENCH_ARGS)
 
 bench-precision: all            ## what low precision saves between hosts (as root), and its errors with up to 256 ranks (bench/README.md)
 	@scripts/install-deps bench || echo "make: bench goes on with what is here" >&2

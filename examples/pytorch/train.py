@@ -7,8 +7,8 @@
     ... train.py --way optimizer                                         no DDP: a layer waits for its own gradients alone
     torchrun --nproc_per_node=2 train.py                                 without Slurm
 
-After each epoch rank 0 prints the loss, the accuracy on digits that nobody has learnt from, and whether all replicas are the same to
-the bit. The exit status is 1 where they are not.
+After each epoch rank 0 prints the loss, the accuracy on digits that nobody has learnt from, and whether all replicas are the same
+to the bit. The exit status is 1 where they are not.
 """
 
 import argparse

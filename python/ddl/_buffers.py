@@ -8,7 +8,8 @@ DLPack on the host. Nothing is copied, and no framework is imported.
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple, Optional
+import dataclasses
+from typing import Any, Optional
 
 from ._library import Type
 from .errors import argument_error
@@ -28,7 +29,8 @@ _BY_KIND = {
 }
 
 
-class Buffer(NamedTuple):
+@dataclasses.dataclass
+class Buffer:
     """Memory that a request may borrow."""
 
     address: int  # 0: none
@@ -156,7 +158,9 @@ def _dlpack(thing: Any, what: str) -> Buffer:
         raise argument_error(f"the {what} is on DLPack device {tensor.device_type}: move it to the CPU first")
     kind = _BY_KIND.get((_DL_KINDS.get(tensor.code, ""), tensor.bits // 8)) if tensor.lanes == 1 else None
     if kind is None:
-        raise argument_error(f"the {what} has DLPack elements of code {tensor.code}, {tensor.bits} bits: give one of {', '.join(NAMES)}")
+        raise argument_error(
+            f"the {what} has DLPack elements of code {tensor.code}, {tensor.bits} bits: give one of {', '.join(NAMES)}"
+        )
     count = 1
     for d in reversed(range(tensor.ndim)):
         _contiguous(not tensor.strides or tensor.shape[d] <= 1 or tensor.strides[d] == count, what)

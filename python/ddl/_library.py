@@ -12,7 +12,7 @@ import enum
 import glob
 import os
 from ctypes import POINTER, Structure, c_char, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
-from typing import Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from .errors import LibraryError
 
@@ -38,7 +38,16 @@ class Type(enum.IntEnum):
         return _SIZES[self]
 
 
-_SIZES = {Type.FLOAT64: 8, Type.FLOAT32: 4, Type.FLOAT16: 2, Type.BFLOAT16: 2, Type.INT64: 8, Type.INT32: 4, Type.INT8: 1, Type.UINT8: 1}
+_SIZES = {
+    Type.FLOAT64: 8,
+    Type.FLOAT32: 4,
+    Type.FLOAT16: 2,
+    Type.BFLOAT16: 2,
+    Type.INT64: 8,
+    Type.INT32: 4,
+    Type.INT8: 1,
+    Type.UINT8: 1,
+}
 
 
 class Op(enum.IntEnum):
@@ -171,11 +180,11 @@ STRUCTS = {
 }
 
 
-def _prototypes() -> Dict[str, Tuple[object, List[object]]]:
+def _prototypes() -> Dict[str, Tuple[Any, List[Any]]]:
     """name: (result, arguments) of every function of ddl.h."""
     counts, out, err = POINTER(c_size_t), POINTER(c_void_p), POINTER(CError)
     made = [c_void_p, POINTER(CRequestOptions), out, err]  # communicator, options, request, error: the ends of all _init calls
-    table: Dict[str, Tuple[object, List[object]]] = {
+    table: Dict[str, Tuple[Any, List[Any]]] = {
         "ddl_version": (c_char_p, []),
         "ddl_type_size": (c_size_t, [c_int]),
         "ddl_comm_create": (c_int, [POINTER(CCommOptions), out, err]),
@@ -202,7 +211,7 @@ def _prototypes() -> Dict[str, Tuple[object, List[object]]]:
         "ddl_request_get_feedback": (c_int, [c_void_p, POINTER(ctypes.c_float), c_size_t]),
         "ddl_request_set_feedback": (c_int, [c_void_p, POINTER(ctypes.c_float), c_size_t]),
     }
-    collectives = {
+    collectives: Dict[str, List[Any]] = {
         "allreduce": [c_void_p, c_void_p, c_size_t, c_int, c_int],
         "broadcast": [c_void_p, c_size_t, c_int, c_int],
         "barrier": [],
@@ -275,7 +284,8 @@ def _load() -> ctypes.CDLL:
             function.restype, function.argtypes = result, arguments
         return library
     raise LibraryError(
-        f"{SONAME} was not found ({reason}): install DDL for Slurm, or name the library in DDL_LIBRARY, or its folder in LD_LIBRARY_PATH"
+        f"{SONAME} was not found ({reason}): install DDL for Slurm, or name the library in DDL_LIBRARY or its folder in "
+        "LD_LIBRARY_PATH"
     )
 
 

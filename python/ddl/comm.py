@@ -24,10 +24,12 @@ _Ask = Tuple[str, Tuple[Any, ...], Buffer, Buffer]  # C name, its arguments up t
 
 
 class Comm:
-    """The ranks of a job step, their plan and their connections. Made by :func:`ddl.init`, :meth:`create`, :meth:`split`, :meth:`dup`.
+    """The ranks of a job step, their plan and their connections. Made by :func:`ddl.init`, :meth:`create`, :meth:`split`,
+    :meth:`dup`.
 
-    Buffers are whatever holds contiguous numbers on the host: numpy arrays (with ml_dtypes also bfloat16), torch tensors, bytearray,
-    array.array, memoryview, and what speaks DLPack. Types are float64, float32, float16, bfloat16, int64, int32, int8 and uint8.
+    Buffers are whatever holds contiguous numbers on the host: numpy arrays (with ml_dtypes also bfloat16), torch tensors,
+    bytearray, array.array, memoryview, and what speaks DLPack. Types are float64, float32, float16, bfloat16, int64, int32, int8 and
+    uint8.
     Results are written to the receive buffer, which is returned; where it is left out, the send buffer is reduced in place.
     Operations are "sum", "avg", "min", "max", "prod".
 
@@ -127,8 +129,8 @@ class Comm:
         self._end()
 
     def close(self, at_exit: bool = False) -> None:
-        """:meth:`destroy` for whoever is done: calls under way are aborted on all ranks; while arrays of :meth:`alloc` are used, the
-        end waits for them, at the latest for the end of the program."""
+        """:meth:`destroy` for whoever is done: calls under way are aborted on all ranks; while arrays of :meth:`alloc` are used,
+        the end waits for them, at the latest for the end of the program."""
         if self._handle and self._busy():
             self.abort("a rank ended the communicator while calls on it were under way")
         self._closing = True
@@ -207,6 +209,7 @@ class Comm:
         rc = lib.ddl_mem_alloc(self._live(), size, ctypes.byref(memory), ctypes.byref(err))
         if rc:
             raise error(rc, err.text.decode())
+        assert memory.value
         raw = (ctypes.c_uint8 * max(size, 1)).from_address(memory.value)
         self._memory.add(_Hashed(raw))
         weakref.finalize(raw, _give_back, weakref.ref(self), memory.value).atexit = False
@@ -296,7 +299,9 @@ class Comm:
         return self._make(self._reduce_scatter(send, recv, op, counts), keywords)
 
     def _reduce_scatter(self, send: Any, recv: Any, op: Union[Op, str], counts: Optional[Sequence[int]]) -> _Ask:
-        a, b = _given(buffer(send, False, "send buffer"), "send buffer"), _given(buffer(recv, True, "receive buffer"), "receive buffer")
+        a, b = _given(buffer(send, False, "send buffer"), "send buffer"), _given(
+            buffer(recv, True, "receive buffer"), "receive buffer"
+        )
         name, count, mine = self._blocks("reduce_scatter", counts, b.count)
         _length(a, "send buffer", self.size * b.count if counts is None else sum(counts))
         _same(a, b, mine)
@@ -311,7 +316,9 @@ class Comm:
         return self._make(self._allgather(send, recv, counts), keywords)
 
     def _allgather(self, send: Any, recv: Any, counts: Optional[Sequence[int]]) -> _Ask:
-        a, b = _given(buffer(send, False, "send buffer"), "send buffer"), _given(buffer(recv, True, "receive buffer"), "receive buffer")
+        a, b = _given(buffer(send, False, "send buffer"), "send buffer"), _given(
+            buffer(recv, True, "receive buffer"), "receive buffer"
+        )
         name, count, mine = self._blocks("allgather", counts, a.count)
         _length(a, "send buffer", mine)
         _same(a, b, self.size * a.count if counts is None else sum(counts))
@@ -354,10 +361,10 @@ class Comm:
         """:meth:`alltoall` as a persistent request."""
         return self._make(self._alltoall(send, recv, send_counts, recv_counts), keywords)
 
-    def _alltoall(
-        self, send: Any, recv: Any, send_counts: Optional[Sequence[int]], recv_counts: Optional[Sequence[int]]
-    ) -> _Ask:
-        a, b = _given(buffer(send, False, "send buffer"), "send buffer"), _given(buffer(recv, True, "receive buffer"), "receive buffer")
+    def _alltoall(self, send: Any, recv: Any, send_counts: Optional[Sequence[int]], recv_counts: Optional[Sequence[int]]) -> _Ask:
+        a, b = _given(buffer(send, False, "send buffer"), "send buffer"), _given(
+            buffer(recv, True, "receive buffer"), "receive buffer"
+        )
         if (send_counts is None) != (recv_counts is None):
             raise argument_error("all-to-all takes both counts or none")
         if send_counts is None or recv_counts is None:
@@ -393,9 +400,7 @@ class Comm:
         """recv of rank r = block r of rank root's send buffer; elsewhere send is not looked at."""
         return self._run(self._scatter(send, recv, root, counts))
 
-    def scatter_init(
-        self, send: Any, recv: Any, root: int = 0, counts: Optional[Sequence[int]] = None, **keywords: Any
-    ) -> Request:
+    def scatter_init(self, send: Any, recv: Any, root: int = 0, counts: Optional[Sequence[int]] = None, **keywords: Any) -> Request:
         """:meth:`scatter` as a persistent request."""
         return self._make(self._scatter(send, recv, root, counts), keywords)
 

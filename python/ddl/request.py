@@ -66,7 +66,7 @@ def options(
 
 
 def stats_of(stats: CStats) -> Dict[str, int]:
-    return {name: getattr(stats, name) for name, _ in CStats._fields_}
+    return {field[0]: getattr(stats, field[0]) for field in CStats._fields_}
 
 
 class Request:
@@ -81,7 +81,7 @@ class Request:
         self.comm = comm
         self._handle: Optional[int] = handle
         self._shape = (send.count, send.type, recv.count, recv.type)
-        self._keep = (send.owner, recv.owner)
+        self._keep: Any = (send.owner, recv.owner)
 
     def start(self) -> None:
         """Starts it; does not block. The buffers must not be touched until it is complete.

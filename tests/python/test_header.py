@@ -65,7 +65,9 @@ def compiled(statements):
     with tempfile.TemporaryDirectory() as folder:
         source, program = os.path.join(folder, "x.c"), os.path.join(folder, "x")
         with open(source, "w", encoding="utf-8") as f:
-            f.write("#include <stdio.h>\n#include <stddef.h>\n#include <ddl/ddl.h>\nint main(void)\n{\n%s\n}\n" % "\n".join(statements))
+            f.write(
+                "#include <stdio.h>\n#include <stddef.h>\n#include <ddl/ddl.h>\nint main(void)\n{\n%s\n}\n" % "\n".join(statements)
+            )
         compiler = shutil.which("cc") or shutil.which("gcc")
         flags = [f"-I{folder}" for folder in INCLUDES]
         subprocess.run([compiler, *flags, source, "-o", program], check=True)
@@ -96,11 +98,15 @@ class TheBindingFollowsTheHeader(unittest.TestCase):
             for field in struct._fields_:
                 at = getattr(struct, field[0])
                 ask.append(
-                    f'printf("{name}.{field[0]} %zu %zu\\n", offsetof(struct {name}, {field[0]}), sizeof(((struct {name} *)0)->{field[0]}));'
+                    f'printf("{name}.{field[0]} %zu %zu\\n", offsetof(struct {name}, {field[0]}), '
+                    f"sizeof(((struct {name} *)0)->{field[0]}));"
                 )
                 have.append(f"{name}.{field[0]} {at.offset} {at.size}")
-        for macro, value in (("ERROR_TEXT_SIZE", binding.ERROR_TEXT_SIZE), ("STATS_LEVELS", binding.STATS_LEVELS),
-                             ("STATS_RAILS", binding.STATS_RAILS)):
+        for macro, value in (
+            ("ERROR_TEXT_SIZE", binding.ERROR_TEXT_SIZE),
+            ("STATS_LEVELS", binding.STATS_LEVELS),
+            ("STATS_RAILS", binding.STATS_RAILS),
+        ):
             ask.append(f'printf("{macro} %d\\n", DDL_{macro});')
             have.append(f"{macro} {value}")
         self.assertEqual(compiled(ask), have)

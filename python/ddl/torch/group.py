@@ -77,7 +77,7 @@ class Place:
         return cls(tensor.contiguous() if fill else torch.empty(tensor.shape, dtype=tensor.dtype), [tensor])
 
     @classmethod
-    def of_all(cls, tensors: List[torch.Tensor], fill: bool) -> "Place":
+    def of_all(cls, tensors: Any, fill: bool) -> "Place":
         """One memory for a list: the tensors' own where they follow one another in one storage."""
         at = None
         for t in tensors:
@@ -89,7 +89,11 @@ class Place:
             return cls(tensors[0], None, sum(t.numel() for t in tensors))  # the address of the first is that of all
         if any(t.dtype != tensors[0].dtype for t in tensors):
             raise argument_error("the tensors of a list differ in type")
-        whole = torch.cat([t.reshape(-1) for t in tensors]) if fill else torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype)
+        whole = (
+            torch.cat([t.reshape(-1) for t in tensors])
+            if fill
+            else torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype)
+        )
         return cls(whole, tensors)
 
     @property
@@ -112,7 +116,8 @@ class Place:
 
 
 class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
-    """Ranks of torch.distributed with a communicator of their own. Calls return a Work at once; failures raise when it is waited for."""
+    """Ranks of torch.distributed with a communicator of their own. Calls return a Work at once; failures raise when it is waited
+    for."""
 
     def __init__(self, comm: Comm) -> None:
         super().__init__(comm.rank, comm.size)
@@ -137,7 +142,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         self._held.pop(id(work), None)
 
     def complete(self, work: Work, told: Any, message: bool) -> None:
-        """Has a thread wait for it. Collectives come in one order on all ranks, so one thread does; messages must not block each other."""
+        """Has a thread wait for it. Collectives come in one order on all ranks, so one thread does; messages must not block
+        each other."""
         if message:
             Completer.once(work, told)
             return
@@ -147,7 +153,15 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         self._completer.add(work, told)
 
     def _call(
-        self, name: str, arguments: Tuple[Any, ...], send: int, recv: int, keep: Any, result: Any, finish: Any = None, pool: Any = None
+        self,
+        name: str,
+        arguments: Tuple[Any, ...],
+        send: int,
+        recv: int,
+        keep: Any,
+        result: Any,
+        finish: Any = None,
+        pool: Any = None,
     ) -> Work:
         """arguments: as the C call has them, without the communicator; None stands for the addresses of send and recv in turn."""
         with self._lock:
@@ -185,7 +199,14 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         op = getattr(opts, "reduceOp", op)
         place = Place.of(tensor)
         kind, times = element_type(tensor)
-        arguments = (None, None, tensor.numel() * times, kind, operation(dist.ReduceOp.SUM if op is None else op, tensor.dtype), root)
+        arguments = (
+            None,
+            None,
+            tensor.numel() * times,
+            kind,
+            operation(dist.ReduceOp.SUM if op is None else op, tensor.dtype),
+            root,
+        )
         mine = root == self._me
         return self._call("reduce", arguments, place.at, place.at if mine else 0, place, [tensor], place.finish if mine else None)
 
@@ -305,7 +326,9 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def send(self, tensors: Any, peer: int, tag: int = 0) -> Any:
         place = Place.of(_only(tensors))
-        return self._call("send", (None, place.bytes, Type.UINT8, peer, tag), place.at, 0, place, [], None, self._between("send", peer, tag))
+        return self._call(
+            "send", (None, place.bytes, Type.UINT8, peer, tag), place.at, 0, place, [], None, self._between("send", peer, tag)
+        )
 
     def recv(self, tensors: Any, peer: int, tag: int = 0) -> Any:
         tensor = _only(tensors)
@@ -318,7 +341,9 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def _between(self, way: str, peer: int, tag: int) -> Pool:
         if peer == self._me or not 0 <= peer < self._n:
-            raise argument_error(f"rank {self._me} cannot send to or receive from rank {peer}: name another one, 0 to {self._n - 1}")
+            raise argument_error(
+                f"rank {self._me} cannot send to or receive from rank {peer}: name another one, 0 to {self._n - 1}"
+            )
         return self._messages.setdefault((way, peer, tag), Pool())
 
     # ---- what torch asks of a group

@@ -5,7 +5,6 @@ DDP calls the hook for its buckets in order, the last one when every gradient is
 returns, and in the call for the last bucket it waits for all of them: no thread has to run and no Future is left to be waited for.
 """
 
-
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -23,7 +22,9 @@ def group_of(group: Optional[Any]) -> ProcessGroup:
     """The process group, or the default one. Raises ddl.ArgumentError where it is not of backend "ddl"."""
     found = group if group is not None else dist.distributed_c10d._get_default_group()
     if not isinstance(found, ProcessGroup):
-        raise argument_error('this needs a process group of backend "ddl": call init_process_group("ddl") or new_group(backend="ddl")')
+        raise argument_error(
+            'this needs a process group of backend "ddl": call init_process_group("ddl") or new_group(backend="ddl")'
+        )
     return found
 
 
@@ -50,7 +51,9 @@ class _Buckets:
                 return request
             request.free()
         kind, times = element_type(tensor)
-        options = dict(self._options, priority=index)  # backward reaches the first layers last, and the next forward needs them first
+        options = dict(
+            self._options, priority=index
+        )  # backward reaches the first layers last, and the next forward needs them first
         request = group.comm.make("allreduce", (at, at, count * times, kind, Op.AVG), **options)
         self._known[index] = (request, count, dtype, at)
         return request

@@ -2,7 +2,8 @@
 """Tensors in memory that the ranks of a node reduce in place (ddl_mem_alloc).
 
 torch may drop a tensor after the interpreter has ended, and memory that Python owns then waits for an interpreter lock that nobody
-gives. So such a tensor comes by DLPack, with a record that C's free() releases; the memory itself stays until the communicator ends.
+gives. So such a tensor comes by DLPack, with a record that C's free() releases; the memory itself stays until the communicator
+ends.
 """
 
 from __future__ import annotations

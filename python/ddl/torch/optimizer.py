@@ -51,7 +51,7 @@ class _Distributed:
         self._ddl.zero()
 
     def synchronize(self) -> None:
-        """Waits for everything. Before step(): gradients are averaged then, and may be clipped. After it: parameters are new then."""
+        """Waits for everything. Before step(): gradients are averaged then, and may be clipped. After it: parameters are new."""
         self._ddl.synchronize()
 
     @contextlib.contextmanager
@@ -113,7 +113,9 @@ class _State:
         for group in optimizer.param_groups:
             for p in group["params"]:
                 if p.requires_grad and p not in mine:
-                    raise argument_error("the optimizer has parameters that are not the model's: give the model that they belong to")
+                    raise argument_error(
+                        "the optimizer has parameters that are not the model's: give the model that they belong to"
+                    )
 
     def _same_start(self) -> None:
         """All ranks begin with rank 0's model."""
@@ -184,8 +186,8 @@ class _State:
     def _gradient(self, bucket: _Bucket) -> None:
         if bucket.stepping or bucket.started:
             raise argument_error(
-                "backward() came to parameters whose gradients are still under way: call step() and a whole forward pass between two "
-                "backward passes, or use no_sync() to accumulate"
+                "backward() came to parameters whose gradients are still under way: call step() and a whole forward pass between "
+                "two backward passes, or use no_sync() to accumulate"
             )
         if self.accumulating:
             return
@@ -258,8 +260,9 @@ def DistributedOptimizer(  # noqa: N802 (it stands for a class)
 ) -> Any:
     """Makes an optimizer distributed: the same object, which then averages the gradients of all ranks.
 
-    The model is not changed and not wrapped; do not put it into DistributedDataParallel besides. All ranks begin with rank 0's model and
-    have bitwise equal parameters ever after. Gradients lie in memory that the ranks of a node reduce in place. Loops stay as they are:
+    The model is not changed and not wrapped; do not put it into DistributedDataParallel besides. All ranks begin with rank 0's model
+    and have bitwise equal parameters ever after. Gradients lie in memory that the ranks of a node reduce in place. Loops stay as they
+    are:
 
         optimizer = ddl.torch.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model, wire="bfloat16")
         for x, y in data:
@@ -267,8 +270,8 @@ def DistributedOptimizer(  # noqa: N802 (it stands for a class)
             loss(model(x), y).backward()
             optimizer.step()             # returns at once
 
-    Whoever looks at parameters between step() and the next forward pass calls ``optimizer.synchronize()`` first; state_dict() of the
-    optimizer and of the model does so itself. The same call after backward() waits for the averages, for clipping.
+    Whoever looks at parameters between step() and the next forward pass calls ``optimizer.synchronize()`` first; state_dict() of
+    the optimizer and of the model does so itself. The same call after backward() waits for the averages, for clipping.
 
     Args:
         optimizer: any whose step() treats each parameter by itself, which is all of torch.optim but LBFGS.
@@ -285,6 +288,8 @@ def DistributedOptimizer(  # noqa: N802 (it stands for a class)
     optimizer._ddl = state  # type: ignore[attr-defined]
     if hasattr(model, "register_state_dict_pre_hook"):
         model.register_state_dict_pre_hook(lambda *_: state.synchronize())
-    elif hasattr(model, "_register_state_dict_hook"):  # before 2.0 only a hook that comes after, with tensors that are the parameters
+    elif hasattr(
+        model, "_register_state_dict_hook"
+    ):  # before 2.0 only a hook that comes after, with tensors that are the parameters
         model._register_state_dict_hook(lambda *_: state.synchronize())
     return optimizer

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a job's ranks meet without MASTER_ADDR: through PMIx, as srun --ddl and ddl run offer it.
 
-torch.distributed needs a store besides (its own barrier at start, new_group, elastic). Rank 0 opens torch's TCPStore at a free port,
-and tells the others where through the communicator that PMIx made.
+torch.distributed needs a store besides (its own barrier at start, new_group, elastic). Rank 0 opens torch's TCPStore at a free
+port, and tells the others where through the communicator that PMIx made.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ def _reach(addresses: List[str], port: int, here: bool) -> str:
             except OSError:
                 continue
         if time.monotonic() > deadline:
-            raise error(-110, f"rank 0's store at port {port} of {', '.join(candidates)} does not answer: set MASTER_ADDR and MASTER_PORT")
+            raise error(
+                -110, f"rank 0's store at port {port} of {', '.join(candidates)} does not answer: set MASTER_ADDR and MASTER_PORT"
+            )
         time.sleep(0.1)
 
 

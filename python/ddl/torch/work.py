@@ -36,7 +36,8 @@ class Slot:
 
 
 class Pool:
-    """The requests of a group, or of the messages between two ranks with one tag: whoever takes part makes the same calls in order."""
+    """The requests of a group, or of the messages between two ranks with one tag: whoever takes part makes the same calls in
+    order."""
 
     def __init__(self) -> None:
         self._kinds: "collections.OrderedDict[Tuple[Any, ...], Tuple[List[Slot], List[int]]]" = collections.OrderedDict()
