@@ -90,8 +90,7 @@ double ddl__model_transfer_us(const struct ddl__model *model, uint32_t level, do
  *   tree       2 * ceil(log2 N) * a_max + 2 * S * q/B_min
  *   knomial    2 * ceil(log4 N) * (a_max + 2 a_0' + 3 S * q/B_min): radix 4, a_0' the work of one message
  *   direct     2 * (a_top + (N-1) * a_0') + 2(N-1)/N * S * q/B, and 2 S/B_0 where it collects
- *   chain      2(N-1) * (a_max + s/B_min) + 2 * S * q/B_min, s a slice: where a node's ranks have no numbers next to each other q of
- *              them share its link; that is not known of a layout, and counted
+ *   chain      2(N-1) * (a_max + s/B_min) + 2 * S * q/B_min, s a slice, q as if no two of a node's ranks followed each other
  *   exchange   a_top + 2(N-1) * a_0' + (N-1) * S * q/B: as many messages are sent and received at once; of more ranks than a
  *              reduction takes at once doubling's
  */

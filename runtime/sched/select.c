@@ -104,7 +104,7 @@ static bool is_flat(const struct ddl__algorithm *a, const struct ddl__need *need
 		return !need->narrow || n_ranks <= DDL__SOURCES_MAX;
 	if (a->build == ddl__build_multidirect)
 		return !need->narrow;
-	/* on a wire that rounds it leaves the result as it is: the error would begin lower with few ranks, and not stay what it is */
+	/* on a wire that rounds it leaves the result as it is: the error would begin lower with few ranks, and then grow */
 	return a->build == ddl__build_exchange && n_ranks <= DDL__EXCHANGE_RANKS_MAX && !need->rounds;
 }
 
