@@ -189,7 +189,9 @@ static int choose(const struct ddl_comm *comm, const struct ddl_request_options 
 		pick.forced = NULL; /* what the plan names gives way to what is asked of precision */
 		rc = ddl__pick(&pick, &picked);
 	}
-	if (rc < 0 && (!ddl__choose_relax(&said, &pick) || ddl__pick(&pick, &picked) < 0))
+	while (rc < 0 && ddl__choose_relax(&said, &pick))
+		rc = ddl__pick(&pick, &picked);
+	if (rc < 0)
 		return ddl__choose_refuse(&pick, err);
 	*candidate = picked.candidate[picked.way];
 	call->wire = pick.ways[picked.way].wire;

@@ -106,10 +106,11 @@ int ddl__choose_refuse(const struct ddl__pick *pick, struct ddl_error *err)
 
 bool ddl__choose_relax(const struct ddl__said *said, struct ddl__pick *pick)
 {
-	const struct ddl__need before = pick->need;
-	if (pick->collective == DDL__ALLREDUCE)
+	bool *first = &pick->need.in_order, *then = &pick->need.flat;
+	const bool may_first = said->reproducible <= 0, may_then = said->accuracy == DDL_ACCURACY_AUTO;
+	bool *drop = *first && may_first ? first : *then && may_then ? then : NULL;
+	if (pick->collective == DDL__ALLREDUCE || !drop)
 		return false;
-	pick->need.flat &= said->accuracy != DDL_ACCURACY_AUTO;
-	pick->need.in_order &= said->reproducible > 0;
-	return before.flat != pick->need.flat || before.in_order != pick->need.in_order;
+	*drop = false;
+	return true;
 }

@@ -32,8 +32,8 @@ int ddl__choose_ways(const struct ddl__said *said, const struct ddl__call *call,
 		     struct ddl_error *err);
 
 /*
- * Other collectives than all-reduce do not have algorithms for everything: drops what the environment and the plan say, where
- * nothing keeps it. Returns whether anything was dropped.
+ * Other collectives than all-reduce do not have algorithms for everything: drops one thing that the environment or the plan says,
+ * where nothing keeps it. Returns whether something was dropped.
  */
 bool ddl__choose_relax(const struct ddl__said *said, struct ddl__pick *pick);
 

@@ -362,7 +362,7 @@ int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **co
 int ddl__comm_create_loop(struct ddl__loop_world *world, const char *plan_text, const size_t *node_of_rank, int rank, int n_ranks,
 			  int timeout_ms, struct ddl_comm **comm, struct ddl_error *err)
 {
-	const struct ddl__settings settings = { .timeout_ms = timeout_ms };
+	const struct ddl__settings settings = { .timeout_ms = timeout_ms, .reproducible = -1 };
 	struct ddl__origin *origin;
 	struct ddl__plan *plan;
 	struct ddl_comm *c;

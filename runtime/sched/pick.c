@@ -83,10 +83,14 @@ int ddl__pick(const struct ddl__pick *pick, struct ddl__picked *picked)
 	for (size_t i = 0; i < pick->n_ways; i++)
 		pick_on(pick, i, picked);
 	for (size_t i = 1; i < pick->n_ways; i++) {
+		if (picked->us[i] < 0 || picked->us[0] < 0) {
+			picked->way = picked->us[i] < 0 ? picked->way : i;
+			continue;
+		}
 		const bool times = picked->us[0] > 0 && picked->us[i] > 0 && picked->measured[0] == picked->measured[i];
 		const double before = times ? picked->us[0] : predicted_us(pick, picked, 0);
 		const double now = times ? picked->us[i] : predicted_us(pick, picked, i);
-		if (picked->us[i] >= 0 && (picked->us[picked->way] < 0 || now < WINS * before))
+		if (now < WINS * before)
 			picked->way = i;
 	}
 	return picked->us[picked->way] < 0 ? -ENOENT : 0;

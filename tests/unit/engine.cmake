@@ -4,7 +4,7 @@ foreach(stem sched sched_allreduce sched_blocks sched_wires multiring cost cost_
   ddl_unit_test(${stem} ddl_internal)
 endforeach()
 # What rounding may take, and the order of reductions.
-foreach(stem accuracy reproducible)
+foreach(stem accuracy choose reproducible)
   ddl_unit_test(${stem} ddl_internal)
 endforeach()
 # These read JSON that the engine wrote.
