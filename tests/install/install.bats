@@ -104,3 +104,16 @@ runs() {
 	path=$(awk '{ print $2 }' <<<"$line")
 	[ -e "$DEST$path" ]
 }
+
+@test "the Python package lies where its Python looks, and finds the library of its own prefix" {
+	package=$(find "$PREFIX" -path '*-packages/ddl' -type d)
+	[ -n "$package" ] || skip "built without Python"
+	[ -e "$package/torch/__init__.py" ] && [ -e "$package/py.typed" ]
+	python=$(sed -n 's/^DDL_PYTHON:[A-Z]*=//p' "$DDL_BUILD/CMakeCache.txt")
+	unset DDL_LIBRARY LD_LIBRARY_PATH
+	PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=${package%/ddl} run "$python" -c '
+import ddl
+print(open("/proc/self/maps").read().count("'"$LIBDIR"'/libddl.so") > 0, ddl.Comm.create().size)'
+	echo "$output"
+	[ "$output" = "True 1" ]
+}
