@@ -4,6 +4,7 @@
 
 # shellcheck disable=SC2154 # status, output, stderr: run
 bats_require_minimum_version 1.5.0
+load shm
 
 setup() {
 	DDL_BUILD=${DDL_BUILD:-$BATS_TEST_DIRNAME/../../build}
@@ -12,7 +13,7 @@ setup() {
 	mkdir -p "$TMPDIR"
 	unset DDL_MODE DDL_PLAN DDL_TIMEOUT DDL_ALGO PMIX_NAMESPACE PMIX_RANK
 	! "$ddl" run true 2>&1 | grep -q 'built without PMIx' || skip "this build has no PMIx"
-	ls -A /dev/shm >"$BATS_TEST_TMPDIR/shm"
+	shm_files >"$BATS_TEST_TMPDIR/shm"
 }
 
 # No process that carries our mark may run any more, and nothing may lie in the folders for temporary files and shared memory.
@@ -23,7 +24,7 @@ teardown() {
 		sleep 0.1
 	done
 	[ -z "$(ls -A "$TMPDIR")" ] || { echo "files were left: $(ls -A "$TMPDIR")"; return 1; }
-	[ "$(ls -A /dev/shm)" = "$(cat "$BATS_TEST_TMPDIR/shm")" ] || { echo "something was left in /dev/shm"; return 1; }
+	[ "$(shm_files)" = "$(cat "$BATS_TEST_TMPDIR/shm")" ] || { echo "something was left in /dev/shm"; return 1; }
 }
 
 # killed N MICROSECONDS ALGORITHM: rank 1 of N dies; all others end by themselves, with the error.

@@ -5,6 +5,8 @@
 # Rank r runs on host r / PER_HOST, or on host_of[r] where a test sets that. Its output lies in $BATS_TEST_TMPDIR/out.r and err.r, its process id in pid[r], and after
 # wait_ranks its exit status in status_of[r]. Ranks find each other through files in a folder that each test has for itself.
 
+load shm
+
 fabric() {
 	"$BATS_TEST_DIRNAME/fabric.sh" --name "$FABRIC" "$@"
 }
@@ -94,6 +96,6 @@ rows() {
 
 # footprint: what a run could leave behind on this machine.
 footprint() {
-	ls -A /dev/shm
+	shm_files
 	find "${TMPDIR:-/tmp}" -maxdepth 1 -name '*ddl*' -newer "$BATS_TEST_TMPDIR/start"
 }

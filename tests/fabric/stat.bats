@@ -4,6 +4,7 @@
 
 # shellcheck disable=SC2154 # status, output, stderr: run
 bats_require_minimum_version 1.5.0
+load shm
 
 setup() {
 	DDL_BUILD=${DDL_BUILD:-$BATS_TEST_DIRNAME/../../build}
@@ -11,7 +12,7 @@ setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
 	unset DDL_MODE DDL_PLAN DDL_TIMEOUT DDL_STATS DDL_TRACE DDL_TRACE_SIZE DDL_DUMP_SIGNAL SLURM_JOB_ID PMIX_NAMESPACE PMIX_RANK
 	! "$ddl" run true 2>&1 | grep -q 'built without PMIx' || skip "this build has no PMIx"
-	shm_before=$(ls -A /dev/shm)
+	shm_before=$(shm_files)
 }
 
 teardown() {
@@ -20,7 +21,7 @@ teardown() {
 		[ -z "${pids[*]}" ] || kill -CONT "${pids[@]}" 2>/dev/null || true
 		wait "$launcher" 2>/dev/null || true
 	fi
-	[ "$(ls -A /dev/shm)" = "$shm_before" ]
+	[ "$(shm_files)" = "$shm_before" ]
 }
 
 # eventually COMMAND...: tries for at most 20 seconds

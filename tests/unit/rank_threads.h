@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rank_threads.h - a communicator of ranks that are threads of this process: over transport/loop, or over shared memory or tcp, where
- * they find each other through a store in memory.
+ * rank_threads.h - a communicator of ranks that are threads of this process: over transport/loop, or over shared memory or tcp,
+ * where they find each other through a store in memory.
  */
 #ifndef DDL_TESTS_RANK_THREADS_H
 #define DDL_TESTS_RANK_THREADS_H
