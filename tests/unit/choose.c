@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What becomes of what requests, the environment and the plan say of precision: the wire and the algorithm that a request gets, on a
- * node and between nodes, and what is refused. Over transport/loop; the cost model chooses, by the tree.
+ * What becomes of what requests, the environment and the plan say of precision: the wire and the algorithm that a request gets, on
+ * a node and between nodes, and what is refused. Over transport/loop; the cost model chooses, by the tree.
  */
 #include <setjmp.h>
 #include <stdarg.h>
