@@ -12,7 +12,7 @@ import sys
 import unittest
 
 BUILD = os.environ.get("DDL_BUILD", os.path.join(os.path.dirname(__file__), "..", "..", "build"))
-SECONDS = 60  # that the ranks of a case may take
+SECONDS = 150  # that the ranks of a case may take
 
 
 def need(*modules):

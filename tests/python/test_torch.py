@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import unittest
+import weakref
 
 import ranks
 
@@ -356,6 +357,11 @@ def disagreement():
 
 def devices():
     start()
+    kept = torch.ones(1000)
+    dist.all_reduce(kept)
+    dropped = weakref.ref(kept)
+    del kept
+    assert dropped() is None, "a tensor is kept after its call"
     assert "sparse" in refused(ddl.Error, dist.all_reduce, torch.eye(3).to_sparse())
     assert "device meta" in refused(ddl.Error, dist.all_reduce, torch.ones(2, device="meta"))
 
@@ -415,6 +421,11 @@ class OnSeveralRanks(unittest.TestCase):
 
     def test_tensors_of_no_use_are_refused(self):
         ranks.run(__file__, "devices", 2)
+
+    def test_a_process_without_launcher_is_alone_and_one_that_is_not_is_told(self):
+        ranks.launch([sys.executable, __file__, "devices"])
+        step = {"SLURM_NTASKS": 2, "SLURM_PROCID": 0}
+        self.assertIn("start it with srun --mpi=pmix", ranks.launch([sys.executable, __file__, "devices"], good=False, **step))
 
     def test_the_environment_of_torchrun_without_pmix(self):
         """torchrun itself, as 1.13 has it, starts nothing under Python 3.11; this is what it tells the processes."""

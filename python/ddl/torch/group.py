@@ -32,7 +32,7 @@ _TYPES = {
 }
 _OPS = {"SUM": Op.SUM, "AVG": Op.AVG, "MIN": Op.MIN, "MAX": Op.MAX, "PRODUCT": Op.PROD}
 _BOOL_OPS = {"SUM": Op.MAX, "MAX": Op.MAX, "BOR": Op.MAX, "MIN": Op.MIN, "BAND": Op.MIN, "PRODUCT": Op.MIN}
-_HELD_MAX = 65536  # works that nobody has waited for
+_HELD_MAX = 1024  # works that nobody has waited for
 _groups: "weakref.WeakSet[ProcessGroup]" = weakref.WeakSet()
 
 

@@ -92,7 +92,7 @@ def comm_hook(
 
     Args:
         model: a DistributedDataParallel; None: the caller registers the hook.
-        group: the process group, of backend "ddl"; None: the default one.
+        group: the process group, of backend "ddl"; None: the model's, else the default one.
         wire: the type in which float32 gradients travel: "auto" (what --ddl says), "native", "bfloat16", "float16", "int8".
         accuracy: "auto" (what --ddl says), "fast", "flat" or "exact"; see doc/precision.md.
         rounding, seed: "nearest", or "stochastic" with a seed.
@@ -100,6 +100,7 @@ def comm_hook(
         options: others of :func:`ddl.options`.
     """
     buckets = _Buckets(dict(options, wire=wire, accuracy=accuracy, rounding=rounding, seed=seed, error_feedback=error_feedback))
+    group = group if group is not None else getattr(model, "process_group", None)
     ours = group_of(group) if group is not None or dist.is_initialized() else None
 
     def ddl_hook(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:

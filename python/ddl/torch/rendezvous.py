@@ -36,8 +36,12 @@ def progress() -> Dict[str, Any]:
 
 
 def offered() -> bool:
-    """Whether this process was started through PMIx and torch's own variables are not set."""
-    return "PMIX_RANK" in os.environ and "MASTER_ADDR" not in os.environ
+    """Whether torch's own variables are not set, and PMIx is there or this process is alone."""
+    if "MASTER_ADDR" in os.environ or "RANK" in os.environ:
+        return False
+    if "PMIX_RANK" not in os.environ and int(os.environ.get("SLURM_NTASKS", "1")) > 1 and "SLURM_PROCID" in os.environ:
+        raise argument_error("the ranks of this step cannot find each other: start it with srun --mpi=pmix, or set MASTER_ADDR")
+    return True
 
 
 def _addresses() -> List[str]:

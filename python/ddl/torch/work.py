@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import queue
 import threading
+import weakref
 from typing import Any, Callable, List, Optional, Tuple
 
 import torch
@@ -31,7 +32,7 @@ class Slot:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.last: Optional[Work] = None
+        self.last: Callable[[], Optional[Work]] = lambda: None  # whoever waits for it keeps it alive, and with it the result
         self.at: Tuple[int, int] = (-1, -1)
 
 
@@ -61,12 +62,10 @@ class Pool:
     def _drop(self, kind: Tuple[Any, ...]) -> None:
         slots, _ = self._kinds.pop(kind)
         for slot in slots:
-            if slot.last is not None:
-                slot.last.settle()
+            last = slot.last()
+            if last is not None:
+                last.settle()
             slot.request.free()
-
-    def under_way(self) -> bool:
-        return any(slot.last is not None and not slot.last.over for slots, _ in self._kinds.values() for slot in slots)
 
     def clear(self) -> None:
         """Frees all; what is under way stays with the communicator, which ends it."""
@@ -108,8 +107,8 @@ class Work(_Work):  # type: ignore[misc]
         self.over = slot is None
         if slot is None:
             return
-        self._before = slot.last
-        slot.last = self
+        self._before = slot.last()
+        slot.last = weakref.ref(self)
         if self._before is None or self._before.over:
             self._start()
         elif self._before.is_completed():
