@@ -5,12 +5,13 @@
 export PREFIX_OF_TESTS=${PREFIX_OF_TESTS:-ddlt}
 DDL_BUILD=$(readlink -f "${DDL_BUILD:-$BATS_TEST_DIRNAME/../../build}")
 export DDL_BUILD
+CLUSTER_TESTS=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 PLUGIN=$DDL_BUILD/lib/slurm/spank_ddl.so
 # shellcheck disable=SC2034 # read by the tests that load this
 WHOLE_TREE='spine1(leaf1(n[1,4,7]),leaf2(n[2,5,8]),leaf3(n[3,6]))'
 
 cluster() {
-	"$BATS_TEST_DIRNAME/cluster.sh" --prefix $PREFIX_OF_TESTS "$@"
+	"$CLUSTER_TESTS/cluster.sh" --prefix $PREFIX_OF_TESTS "$@"
 }
 
 # A stale cluster of an interrupted run goes first. Nothing of an outer job or plan may shine in.
