@@ -4,8 +4,8 @@
 in network namespaces (links and uplinks limited, node names dealt out over the switches), and of two ranks on one node. Also a
 blocking all-reduce of 4 MB of these two, and what the hook costs for a bucket.
 
-Every process trains the same model over both, in turn (training_ranks.py); a ratio is that of the medians over the rounds. Needs
-PyTorch; without root or Slurm the rows of the cluster are left out. Writes BUILD/bench/training.json.
+Every process trains the same model over both, in turn (training_ranks.py); a ratio is that of the medians over the rounds, and
+beside it that of the fastest rounds, which other work on the machine has disturbed the least. Needs PyTorch; without root or Slurm the rows of the cluster are left out. Writes BUILD/bench/training.json.
 """
 
 import argparse
@@ -102,7 +102,8 @@ def rows_of(result, where):
     ranks, times = result["ranks"], {name: statistics.median(seconds) for name, seconds in result["ways"].items()}
     rows = []
     for name, seconds in times.items():
-        peer = times["sum gloo" if name.startswith("sum") else "gloo"]
+        peer_name = "sum gloo" if name.startswith("sum") else "gloo"
+        peer = times[peer_name]
         if "gloo" in name:
             continue
         what = "all-reduce 4 MB" if name == "sum ddl" else name
@@ -110,6 +111,7 @@ def rows_of(result, where):
         goal = GOALS.get((ranks, what))
         row = {"what": f"{way} {ranks} ranks {rest}", "where": where, "ranks": ranks, "ratio": peer / seconds}
         row.update(ms=seconds * 1e3, gloo_ms=peer * 1e3, goal=goal)
+        row["ratio_fastest"] = min(result["ways"][peer_name]) / min(result["ways"][name])
         rows.append(row)
     return rows
 
@@ -130,13 +132,13 @@ def main(argv):
         if where == "one node":
             rows.append({"what": "hook per bucket", "where": where, "us": result["hook_us"], "goal_us": 10.0})
         facts = {"torch": result["torch"], "gradient_bytes": result["bytes"]}
-    print(f"{'':34} {'gloo ms':>9} {'ms':>9} {'ratio':>7} {'goal':>6}")
+    print(f"{'':34} {'gloo ms':>9} {'ms':>9} {'ratio':>7} {'fastest':>8} {'goal':>6}")
     for row in rows:
         if "us" in row:
-            print(f"{row['what']:34} {row['us']:19.1f} us {'':5} {row['goal_us']:6.0f}")
+            print(f"{row['what']:34} {row['us']:19.1f} us {'':14} {row['goal_us']:6.0f}")
         else:
             goal = f"{row['goal']:6.1f}" if row["goal"] else ""
-            print(f"{row['what']:34} {row['gloo_ms']:9.2f} {row['ms']:9.2f} {row['ratio']:7.2f} {goal}")
+            print(f"{row['what']:34} {row['gloo_ms']:9.2f} {row['ms']:9.2f} {row['ratio']:7.2f} {row['ratio_fastest']:8.2f} {goal}")
     path = os.path.join(a.build, "bench", "training.json")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     write_json(path, {"benchmark": "training", "rounds": a.rounds, "steps": a.steps, **facts, "rows": rows})
