@@ -169,6 +169,26 @@ expect() {
 	expect check-docs 'plan/bad.c:6: the environment variable DDL_SECRET_KNOB is not described'
 }
 
+@test "check-docs names a page and a variable of a manual that the code does not have" {
+	printf '.TH ddl_old 3\n.SH NAME\nddl_old \\- one\n' >doc/man/ddl_old.3
+	expect check-docs 'doc/man/ddl_old.3:1: is about ddl_old, which ddl.h does not have'
+	rm doc/man/ddl_old.3
+	printf '.TP\n.B DDL_OLD_KNOB\nIt did something.\n' >>doc/man/ddl.7
+	expect check-docs 'doc/man/ddl.7:5: describes DDL_OLD_KNOB, which nothing reads'
+}
+
+@test "check-docs names options that only the code, or only the page has, and words of --ddl" {
+	printf '.TH DDL\\-LOOK 1\n.SH NAME\nddl\\-look \\- looks\n.TP\n.B \\-\\-far\nFar.\n' >doc/man/ddl-look.1
+	source_file tools/look.c 'static const struct option options[] = { { "far", no_argument, NULL, 1 } };'
+	scripts/check-docs
+	source_file tools/look.c 'static const struct option options[] = { { "near-by", required_argument, NULL, 1 } };'
+	expect check-docs 'tools/look.c:2: the option --near-by is not in doc/man/ddl-look.1'
+	expect check-docs 'doc/man/ddl-look.1:5: describes --far, which tools/look*.c does not have'
+	printf '.TH DDL\\-SPANK 8\n' >doc/man/ddl-spank.8
+	source_file plan/options.c 'const struct ddl__choice ddl__modes[] = {' '	{ 1, "sideways", "not at all" },' '};'
+	expect check-docs 'plan/options.c:1: sideways, of ddl__modes, is not in doc/man/ddl-spank.8'
+}
+
 @test "check-tidy names a fault that the compiler lets pass" {
 	source_file runtime/bad.c '#include <stdlib.h>' 'void twice(void *p);' 'void twice(void *p)' '{' '	free(p);' '	free(p);' '}'
 	build_tree

@@ -9,3 +9,5 @@ add_test(NAME unit_tools COMMAND ${PROJECT_SOURCE_DIR}/tests/fabric/runner ${CMA
 set_tests_properties(unit_tools PROPERTIES LABELS unit TIMEOUT 120 SKIP_RETURN_CODE 77 ENVIRONMENT DDL_BUILD=${CMAKE_BINARY_DIR})
 add_test(NAME unit_perf_kernels COMMAND ${PROJECT_SOURCE_DIR}/tests/fabric/runner ${CMAKE_CURRENT_SOURCE_DIR}/kernels.bats)
 set_tests_properties(unit_perf_kernels PROPERTIES LABELS unit TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT DDL_BUILD=${CMAKE_BINARY_DIR})
+add_test(NAME unit_completion COMMAND ${PROJECT_SOURCE_DIR}/tests/fabric/runner ${CMAKE_CURRENT_SOURCE_DIR}/completion.bats)
+set_tests_properties(unit_completion PROPERTIES LABELS unit TIMEOUT 120 SKIP_RETURN_CODE 77 ENVIRONMENT DDL_BUILD=${CMAKE_BINARY_DIR})
