@@ -645,6 +645,19 @@ void ddl__engine_thread_stop(struct ddl_comm *comm)
 	comm->has_thread = false;
 }
 
+void ddl__engine_thread_stop_by(struct ddl_comm *comm, const struct timespec *until)
+{
+	if (!comm->has_thread)
+		return;
+	atomic_store(&comm->stop, true);
+	wake_poller(comm);
+	if (pthread_mutex_timedlock(&comm->lock, until) == 0) {
+		pthread_cond_broadcast(&comm->changed);
+		pthread_mutex_unlock(&comm->lock);
+	}
+	comm->has_thread = pthread_timedjoin_np(comm->thread, NULL, until) != 0;
+}
+
 /* ---- making and unmaking ---- */
 
 static void on_wake(struct ddl__poll_source *source, uint32_t events)

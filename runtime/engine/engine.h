@@ -191,6 +191,8 @@ void ddl__engine_listen(struct ddl_comm *comm, int signal);
 /* Starts or ends the service thread, which runs on any of these hardware threads where the system lets it (*bound). */
 int ddl__engine_thread_start(struct ddl_comm *comm, const struct ddl__cpus *cpus, bool *bound, struct ddl_error *err);
 void ddl__engine_thread_stop(struct ddl_comm *comm);
+/* The same, but gives up at a time of CLOCK_REALTIME: for a caller that may hold the lock, or be the thread itself. */
+void ddl__engine_thread_stop_by(struct ddl_comm *comm, const struct timespec *until);
 
 /* Takes a started request up, or queues it while another thread makes progress, and gives progress a chance. */
 void ddl__engine_submit(struct ddl_comm *comm, struct ddl_request *request);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * process.c - the communicators of this process: what one of them owes the others, and what a fork means to all.
+ * process.c - the communicators of this process: what one of them owes the others, and what a fork and the end mean to all.
  *
  * Whoever waits for a request of one communicator makes progress for the others too. Else two ranks that wait for the same two
  * requests in different orders would wait for each other.
@@ -9,17 +9,25 @@
  * destructor that runs in the child must not speak to our peers, and a child that lives on must not keep the connections of a
  * parent that died. The locks are taken around the fork, so that nothing is half changed in the child.
  *
- * A fork concerns the whole process, and so does a thread that waits: this list is one of the library's few globals.
+ * A program may end without destroying its communicators, after an error for example. Their service threads are ended before
+ * libcrypto, which they use, is taken down. A signal's handler may have called exit() with one of our locks held: then a service
+ * thread waits for that lock, and after a moment is left to it.
+ *
+ * A fork concerns the whole process, and so do its end and a thread that waits: this list is one of the library's few globals.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "auth.h"
 #include "dump_signal.h"
 #include "engine.h"
 #include "mem.h"
 #include "state.h"
+
+enum { EXIT_S_MAX = 1 };
 
 static struct {
 	pthread_once_t once;
@@ -67,16 +75,32 @@ static void after_fork_in_child(void)
 	atomic_store(&process.n, 0);
 }
 
-static void watch_forks(void)
+/* ---- the end ---- */
+
+static void before_exit(void)
+{
+	struct timespec until;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += EXIT_S_MAX;
+	if (pthread_mutex_timedlock(&process.lock, &until))
+		return;
+	for (struct ddl_comm *c = process.first; c; c = c->next)
+		ddl__engine_thread_stop_by(c, &until);
+	pthread_mutex_unlock(&process.lock);
+}
+
+static void watch_process(void)
 {
 	pthread_atfork(before_fork, after_fork, after_fork_in_child);
+	ddl__auth_open(); /* what is registered last is called first */
+	atexit(before_exit);
 }
 
 /* ---- the list ---- */
 
 void ddl__process_enter(struct ddl_comm *comm)
 {
-	pthread_once(&process.once, watch_forks);
+	pthread_once(&process.once, watch_process);
 	pthread_mutex_lock(&process.lock);
 	comm->next = process.first;
 	process.first = comm;

@@ -28,6 +28,11 @@ _Static_assert(sizeof(struct label) == 24, "the label has no padding");
 _Static_assert(sizeof(struct ddl__auth_hello) == 32 + DDL__AUTH_NONCE, "the hello has no padding");
 _Static_assert(sizeof(struct claim) == 16 + 32 + 2 * DDL__AUTH_NONCE, "the claim has no padding");
 
+void ddl__auth_open(void)
+{
+	OPENSSL_init_crypto(OPENSSL_INIT_ADD_ALL_DIGESTS, NULL);
+}
+
 int ddl__auth_random(void *buffer, size_t n)
 {
 	uint8_t *to = buffer;

@@ -47,6 +47,8 @@ enum ddl__auth_role {
 	DDL__AUTH_CONNECT = 2,
 };
 
+/* Sees to it that libcrypto has registered what it does at the end of the process. */
+void ddl__auth_open(void);
 /* Fills n random bytes. 0, -errno. */
 int ddl__auth_random(void *buffer, size_t n);
 /* The proof of that role for the claim (hello with its nonce, the listening side's nonce). transport: its name. 0, -EIO. */

@@ -11,5 +11,7 @@ endforeach()
 foreach(stem stats dump)
   ddl_unit_test(${stem} ddl_internal PkgConfig::JANSSON)
 endforeach()
+# The end of a program takes libcrypto down.
+ddl_unit_test(serve_exit ddl_internal PkgConfig::CRYPTO)
 add_test(NAME long_persistent COMMAND test_persistent long)
 set_tests_properties(long_persistent PROPERTIES LABELS long TIMEOUT 1200)
