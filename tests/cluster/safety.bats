@@ -111,3 +111,63 @@ srun_without_controller() {
 	[ "$status" = 0 ]
 	plugin optional
 }
+
+# broken KIND: makes a plugin that does not load; prints its path. (A library whose end is cut off ends every program that opens it, in
+# the loader: package managers write files beside and rename them.)
+broken() {
+	local file=$BATS_TEST_TMPDIR/broken/spank_ddl.so
+	rm -rf "$BATS_TEST_TMPDIR/broken"
+	mkdir "$BATS_TEST_TMPDIR/broken"
+	case $1 in
+	missing) ;;
+	empty) : >"$file" ;;
+	text) echo 'this is no library' >"$file" ;;
+	unreadable) install -m 000 "$PLUGIN" "$file" ;;
+	symbol) # a function that no program of Slurm has
+		echo 'int slurm_no_such(void); int slurm_spank_init(void *s, int c, char **v); int slurm_spank_init(void *s, int c, char **v) { return slurm_no_such(); }' |
+			gcc -shared -fPIC -Wl,-z,now -x c - -o "$file" ;;
+	esac
+	echo "$file"
+}
+
+@test "an optional plugin that is missing, empty, no library, unreadable or lacks a symbol: jobs run without it" {
+	for kind in missing empty text unreadable symbol; do
+		cluster plugstack "optional $(broken $kind)"
+		run_apart srun -N8 -n8 env
+		[ "$status" = 0 ]
+		[ "$(grep -c ^SLURM_PROCID= <<<"$out")" = 8 ]
+		batch "$BATS_TEST_TMPDIR/job" -N8 -n8 "$(script job <<<'srun true && echo it ran')"
+		grep -x 'it ran' "$BATS_TEST_TMPDIR/job"
+		no_node_suffers
+	done
+}
+
+@test "a plugin that is broken on one node alone: with optional all its tasks run, with required none, and the node stays" {
+	plugin optional
+	: >"$BATS_TEST_TMPDIR/empty"
+	cluster exec n2 mount --bind "$BATS_TEST_TMPDIR/empty" "$(cluster folder)/spank_ddl.so"
+	run_apart srun -N8 -n8 --ddl=multiring env
+	[ "$status" = 0 ]
+	[ "$(grep -c '^DDL_PLAN=' <<<"$out")" = 8 ]
+	batch "$BATS_TEST_TMPDIR/job" -w n2 --ddl=multiring "$(script job <<<'srun true && echo it ran')"
+	grep -x 'it ran' "$BATS_TEST_TMPDIR/job"
+	no_node_suffers
+	plugin required
+	run_apart timeout 60 srun -N8 -n8 --ddl=multiring env
+	grep 'Plugin initialization failed' <<<"$err"
+	[ "$(grep -c '^DDL_PLAN=' <<<"$out")" = 7 ]
+	no_node_suffers
+	cluster exec n2 umount "$(cluster folder)/spank_ddl.so"
+	plugin optional
+}
+
+@test "no plugstack.conf, an empty one, and an include of nothing: jobs run" {
+	mv "$(cluster folder)/etc/plugstack.conf" "$BATS_TEST_TMPDIR/plugstack.conf"
+	srun -N2 true
+	for line in '' 'include /nonexistent/*.conf' 'include plugstack.conf.d/*.conf'; do
+		echo "$line" >"$(cluster folder)/etc/plugstack.conf"
+		srun -N2 true
+		no_node_suffers
+	done
+	mv "$BATS_TEST_TMPDIR/plugstack.conf" "$(cluster folder)/etc/plugstack.conf"
+}
