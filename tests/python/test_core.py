@@ -4,6 +4,7 @@
 import array
 import os
 import signal
+import tempfile
 import threading
 import time
 import unittest
@@ -157,10 +158,23 @@ def persistent():
     request = comm.allreduce_init(x, y, priority=3, wire="native", algorithm="ring", rings=2)
     for _ in range(3):
         request.start()
-        assert "active" in refused(ddl.ArgumentError, request.set_buffers, x, y)
         request.wait()
         assert request.test()
         same(y, total(comm))
+    if comm.rank == 0:  # active for sure: nothing was sent yet
+        got = numpy.empty(3, numpy.int32)
+        message = comm.recv_init(got, 1)
+        message.start()
+        for call in (message.start, message.free, lambda: message.set_buffers(None, got)):
+            assert "active" in refused(ddl.ArgumentError, call)
+        assert not message.test()
+        comm.barrier()
+        message.wait()
+        same(got, [1, 2, 3])
+    else:
+        comm.barrier()
+        if comm.rank == 1:
+            comm.send_init(numpy.array([1, 2, 3], numpy.int32), 0).run()
     z = mine(comm)
     if comm.rank % 2:  # by itself
         request.set_buffers(z, z)
@@ -242,11 +256,13 @@ def death():
 
 
 def deadline():
-    comm = ddl.init(timeout=1.0)
+    comm = ddl.init(timeout=6.0)
+    told = os.environ["TOLD"]
     if comm.rank == 0:
         refused(ddl.DeadlineError, comm.allreduce, mine(comm))
-    else:
-        time.sleep(3)
+        open(told, "x").close()
+    while not os.path.exists(told):  # it does not come as long as it is missed
+        time.sleep(0.05)
 
 
 def fork():
@@ -264,25 +280,23 @@ def fork():
 
 
 def threads():
-    """The interpreter runs while a thread waits."""
+    """The interpreter runs while a thread waits: what is waited for comes only after another thread has done its work."""
     comm = ddl.init()
-    ticks, done = [0], threading.Event()
+    twin, word = comm.dup(), numpy.zeros(1, numpy.int32)
 
-    def tick():
-        while not done.wait(0.001):
-            ticks[0] += 1
+    def exchange(first, second):
+        for _ in range(100):
+            first(word, 1 - comm.rank)
+            second(word, 1 - comm.rank)
 
-    other = threading.Thread(target=tick)
-    other.start()
     if comm.rank == 0:
-        while ticks[0] < 20:
-            time.sleep(0.01)
+        exchange(twin.recv, twin.send)
         comm.barrier()
     else:
+        other = threading.Thread(target=exchange, args=(twin.send, twin.recv))
+        other.start()
         comm.barrier()
-        assert ticks[0] > 0
-    done.set()
-    other.join()
+        other.join()
 
 
 WORKERS = {
@@ -319,7 +333,8 @@ class OnSeveralRanks(unittest.TestCase):
         self.assertEqual(output.count("survivor: "), 2, output)
 
     def test_a_rank_that_does_not_come_is_missed_after_the_deadline(self):
-        ranks.run(__file__, "deadline", 2)
+        with tempfile.TemporaryDirectory() as folder:
+            ranks.run(__file__, "deadline", 2, TOLD=os.path.join(folder, "told"))
 
     def test_a_child_owns_nothing_and_disturbs_nobody(self):
         ranks.run(__file__, "fork", 2)

@@ -346,8 +346,15 @@ def death_in_backward():
 def exception_ends_all():
     me, n = start()
     if me == 1:
+        for other in (0, 2):  # they are past the start, which is torch's own
+            dist.recv(torch.ones(1), other)
         raise KeyError("the data set has no label 7")
-    print("survivor:", refused(ddl.AbortedError, dist.all_reduce, torch.ones(10)), flush=True)
+
+    def on():
+        dist.send(torch.ones(1), 1)
+        dist.all_reduce(torch.ones(10))
+
+    print("survivor:", refused(ddl.AbortedError, on), flush=True)
 
 
 def disagreement():
