@@ -67,18 +67,12 @@ void ddl__watch_begin(struct ddl_request *request, uint32_t lane)
 	w->since_ns = now;
 }
 
-static bool reduces(uint8_t kind)
-{
-	return kind == DDL__RECV_REDUCE || kind == DDL__RECV_REDUCE_SEND || kind == DDL__RECV_REDUCE_STORE_SEND ||
-	       kind == DDL__REDUCE_MANY;
-}
-
 void ddl__watch_moved(struct ddl_request *request, uint32_t lane, const struct ddl__step *step, size_t bytes)
 {
 	struct ddl__lane_watch *w = &request->watch->lanes[lane];
 	const uint64_t begin = w->since_ns, now = ddl__now_ns();
 	const bool in = ddl__step_receives(step->kind), out = ddl__step_sends(step->kind);
-	*(reduces(step->kind) ? &w->done.reduce_ns : &w->done.copy_ns) += now - begin;
+	*(ddl__step_reduces(step->kind) ? &w->done.reduce_ns : &w->done.copy_ns) += now - begin;
 	w->since_ns = now;
 	w->done.bytes_received += in ? bytes : 0;
 	w->done.slices_received += in;

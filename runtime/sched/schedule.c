@@ -11,18 +11,18 @@ enum { SLICE_BYTES_MIN = 4 * 1024, SLICE_BYTES_MAX = 256 * 1024, SLOT_MEMORY = 3
 
 static const struct {
 	const char *name; /* as in the design */
-	bool receives, sends, reads, writes;
+	bool receives, sends, reads, writes, reduces;
 } kinds[] = {
-	[DDL__SEND] = { "send", false, true, true, false },
-	[DDL__RECV] = { "recv-store", true, false, false, true },
-	[DDL__RECV_REDUCE] = { "recv-reduce-store", true, false, true, true },
-	[DDL__RECV_REDUCE_SEND] = { "recv-reduce-send", true, true, true, false },
-	[DDL__RECV_REDUCE_STORE_SEND] = { "recv-reduce-store-send", true, true, true, true },
-	[DDL__RECV_STORE_SEND] = { "recv-store-send", true, true, false, true },
-	[DDL__COPY] = { "copy", false, false, true, true },
-	[DDL__SEND_STORE] = { "send-store", false, true, true, true },
-	[DDL__REDUCE_MANY] = { "reduce-many", false, false, true, true },
-	[DDL__ROUND] = { "round", false, false, true, true },
+	[DDL__SEND] = { "send", false, true, true, false, false },
+	[DDL__RECV] = { "recv-store", true, false, false, true, false },
+	[DDL__RECV_REDUCE] = { "recv-reduce-store", true, false, true, true, true },
+	[DDL__RECV_REDUCE_SEND] = { "recv-reduce-send", true, true, true, false, true },
+	[DDL__RECV_REDUCE_STORE_SEND] = { "recv-reduce-store-send", true, true, true, true, true },
+	[DDL__RECV_STORE_SEND] = { "recv-store-send", true, true, false, true, false },
+	[DDL__COPY] = { "copy", false, false, true, true, false },
+	[DDL__SEND_STORE] = { "send-store", false, true, true, true, false },
+	[DDL__REDUCE_MANY] = { "reduce-many", false, false, true, true, true },
+	[DDL__ROUND] = { "round", false, false, true, true, false },
 };
 
 bool ddl__step_receives(uint8_t kind)
@@ -43,6 +43,11 @@ bool ddl__step_reads(uint8_t kind)
 bool ddl__step_writes(uint8_t kind)
 {
 	return kinds[kind].writes;
+}
+
+bool ddl__step_reduces(uint8_t kind)
+{
+	return kinds[kind].reduces;
 }
 
 const char *ddl__step_name(uint8_t kind)

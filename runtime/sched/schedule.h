@@ -141,6 +141,7 @@ bool ddl__step_receives(uint8_t kind);
 bool ddl__step_sends(uint8_t kind);
 bool ddl__step_reads(uint8_t kind);  /* has a src */
 bool ddl__step_writes(uint8_t kind); /* has a dst */
+bool ddl__step_reduces(uint8_t kind);
 const char *ddl__step_name(uint8_t kind);
 
 /* Makes step, the first of a later lane, wait until the last step of lane `before` so far is complete. */

@@ -192,11 +192,6 @@ static int reduce_sources(const struct world *w, int rank, uint32_t lane, const 
 	return 0;
 }
 
-static bool reduces(uint8_t kind)
-{
-	return kind == DDL__RECV_REDUCE || kind == DDL__RECV_REDUCE_SEND || kind == DDL__RECV_REDUCE_STORE_SEND;
-}
-
 /* Whether a step would copy memory onto itself. Where ranks share memory elements travel as they are, and nothing is written. */
 static bool onto_itself(const struct world *w, int rank, const struct ddl__step *step)
 {
@@ -216,12 +211,12 @@ static int apply_read(const struct world *w, int rank, uint32_t lane, const stru
 		rc = reduce_sources(w, rank, lane, step, src, set, value);
 	} else {
 		rc = read_element(w, rank, lane, step, src);
-		if (rc == 0 && reduces(step->kind))
+		if (rc == 0 && ddl__step_reduces(step->kind))
 			rc = reduce_element(w, rank, lane, step, src, set, value);
 		else if (rc == 0)
 			copy_element(w, rank, step, src, set, value);
 	}
-	if (reduces(step->kind) || step->kind == DDL__REDUCE_MANY)
+	if (ddl__step_reduces(step->kind))
 		ddl__value_reduced(w->v, value);
 	value->final |= step->final;
 	return rc;
