@@ -19,11 +19,6 @@ enum { RAIL_BYTES_MIN = 64 * 1024 }; /* less is not worth a ring of its own */
 
 _Static_assert(DDL__CALL_DIMS >= DDL__CANDIDATE_DIMS, "a call can name a candidate's dimensions");
 
-static bool reduces(uint32_t collective)
-{
-	return collective == DDL__ALLREDUCE || collective == DDL__REDUCE_SCATTER || collective == DDL__REDUCE;
-}
-
 static bool rooted(uint32_t collective)
 {
 	return collective == DDL__BROADCAST || collective == DDL__REDUCE || collective == DDL__GATHER || collective == DDL__SCATTER;
@@ -37,7 +32,7 @@ static int check_words(const struct ddl_comm *comm, const struct ddl__ask *ask, 
 		return 0;
 	if (!ddl_type_size((enum ddl_type)a->call.type))
 		return ddl__error_set(err, -EINVAL, "type %u is unknown: use enum ddl_type", a->call.type);
-	if (reduces(a->call.collective) && (a->call.op == 0 || !ddl__op_name((enum ddl_op)a->call.op)))
+	if (ddl__reduces((enum ddl__collective)a->call.collective) && (a->call.op == 0 || !ddl__op_name((enum ddl_op)a->call.op)))
 		return ddl__error_set(err, -EINVAL, "operation %u is unknown: use enum ddl_op", a->call.op);
 	if (rooted(a->call.collective) && (a->call.root < 0 || a->call.root >= comm->size))
 		return ddl__error_set(err, -EINVAL, "root %d is not a rank from 0 to %d", a->call.root, comm->size - 1);
@@ -119,9 +114,9 @@ int ddl__ask_check(const struct ddl_comm *comm, struct ddl__ask *ask, struct ddl
 		rc = check_buffers(ask, &shape, size, err);
 	rc = rc ? rc : check_exchange(comm, ask, err);
 	/* buffers that come later are not held against counts again */
-	bool pairs = ask->by_counts && a->call.collective == DDL__ALLTOALL;
+	const bool pairs = ask->by_counts && a->call.collective == DDL__ALLTOALL;
 	a->in_place = pairs ? INT64_MIN : ((int64_t)shape.output_at - (int64_t)shape.input_at) * (int64_t)size;
-	if (rc == 0 && ask->by_counts && a->call.collective == DDL__ALLTOALL) {
+	if (rc == 0 && pairs) {
 		a->call.counts = 1; /* ranks differ by right: each pair of them agrees on its own */
 	} else if (rc == 0 && ask->by_counts) {
 		a->call.counts = ddl__counts_digest(comm->size, a->counts);
@@ -249,7 +244,8 @@ static int complete_call(const struct ddl_comm *comm, const struct ddl_request_o
 	const struct ddl__options *plan = &comm->plan->options;
 	struct ddl_request_options o;
 	int rc = read_options(options, &o, err);
-	if (rc == 0 && o.error_feedback && reduces(call->collective) && call->op != DDL_SUM && call->op != DDL_AVG)
+	if (rc == 0 && o.error_feedback && ddl__reduces((enum ddl__collective)call->collective) && call->op != DDL_SUM &&
+	    call->op != DDL_AVG)
 		rc = ddl__error_set(err, -EINVAL, "error feedback is for sums and averages, not for %s: set error_feedback to 0",
 				    ddl__op_name((enum ddl_op)call->op));
 	call->feedback = (uint32_t)o.error_feedback;

@@ -6,6 +6,7 @@
 
 #include "error.h"
 #include "reduce.h"
+#include "shape.h"
 
 /* Time that a rank works on an element, in what it takes natively: one core, sums within the second cache. */
 static const double work[] = { [DDL_WIRE_NATIVE] = 1, [DDL_WIRE_BFLOAT16] = 1.2, [DDL_WIRE_FLOAT16] = 2, [DDL_WIRE_INT8] = 2 };
@@ -21,11 +22,6 @@ static bool said_reproducible(const struct ddl__said *said)
 			 : said->env_reproducible >= 0 ? said->env_reproducible
 						       : said->plan->reproducible;
 	return word > 0;
-}
-
-static bool reduces(uint32_t collective)
-{
-	return collective == DDL__ALLREDUCE || collective == DDL__REDUCE_SCATTER || collective == DDL__REDUCE;
 }
 
 static void add_way(struct ddl__pick *pick, enum ddl_wire wire, enum ddl_type type, uint64_t elements)
@@ -70,7 +66,7 @@ int ddl__choose_ways(const struct ddl__said *said, const struct ddl__call *call,
 			"the accuracy exact and the wire %s contradict each other: ask for another accuracy, or leave the "
 			"wire open",
 			ddl__wire_name(said->wire));
-	if (!reduces(call->collective)) {
+	if (!ddl__reduces(pick->collective)) {
 		const bool wire = call->collective == DDL__ALLGATHER && said->wire && type == DDL_FLOAT32;
 		add_way(pick, wire ? said->wire : DDL_WIRE_NATIVE, type, elements);
 		pick->need.ring = call->collective == DDL__ALLGATHER;

@@ -16,6 +16,11 @@ bool ddl__has_blocks(enum ddl__collective collective)
 	       collective == DDL__GATHER || collective == DDL__SCATTER;
 }
 
+bool ddl__reduces(enum ddl__collective collective)
+{
+	return collective == DDL__ALLREDUCE || collective == DDL__REDUCE_SCATTER || collective == DDL__REDUCE;
+}
+
 /* The sum of the first n blocks. */
 static int sum(int n, const size_t *counts, uint64_t count, uint64_t *total)
 {

@@ -31,6 +31,9 @@ uint64_t ddl__block(const struct ddl__build *build, int rank);
 /* Whether each rank has a block of its own. */
 bool ddl__has_blocks(enum ddl__collective collective);
 
+/* Whether it takes an operation. */
+bool ddl__reduces(enum ddl__collective collective);
+
 /* Where each block begins, n+1 numbers: the last is the sum. counts NULL: n blocks of count. Caller frees; NULL: no memory. */
 uint64_t *ddl__displacements(int n, const size_t *counts, uint64_t count);
 
