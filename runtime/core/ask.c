@@ -52,7 +52,7 @@ static int check_words(const struct ddl_comm *comm, const struct ddl__ask *ask, 
 /* Whether `count` elements fit into memory. */
 static bool fits(uint64_t count, size_t size)
 {
-	return count <= SIZE_MAX / size;
+	return count <= PTRDIFF_MAX / size;
 }
 
 /* The buffers: there where they are needed, and apart or in place. */
@@ -113,18 +113,20 @@ int ddl__ask_check(const struct ddl_comm *comm, struct ddl__ask *ask, struct ddl
 	if (a->call.collective != DDL__BARRIER)
 		rc = check_buffers(ask, &shape, size, err);
 	rc = rc ? rc : check_exchange(comm, ask, err);
+	if (rc < 0)
+		return rc;
 	/* buffers that come later are not held against counts again */
 	const bool pairs = ask->by_counts && a->call.collective == DDL__ALLTOALL;
 	a->in_place = pairs ? INT64_MIN : ((int64_t)shape.output_at - (int64_t)shape.input_at) * (int64_t)size;
-	if (rc == 0 && pairs) {
+	if (pairs) {
 		a->call.counts = 1; /* ranks differ by right: each pair of them agrees on its own */
-	} else if (rc == 0 && ask->by_counts) {
+	} else if (ask->by_counts) {
 		a->call.counts = ddl__counts_digest(comm->size, a->counts);
 		a->call.count = 0;
 		for (int r = 0; r < comm->size; r++)
 			a->call.count += a->counts[r];
 	}
-	return rc;
+	return 0;
 }
 
 /* What is asked for by name. */

@@ -489,6 +489,9 @@ static void bad_arguments_are_refused_with_a_sentence(void **state)
 	assert_int_equal(ddl_allgather_counts_init(x, x + 4, huge, DDL_FLOAT32, c, NULL, &request, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "larger than memory"));
 	assert_int_equal(ddl_allgather_init(x, x + 1, SIZE_MAX / 4, DDL_FLOAT32, c, NULL, &request, &err), -EINVAL);
+	err.text[0] = '\0';
+	assert_int_equal(ddl_allgather_init(x, x + 1, SIZE_MAX / 16 + 1, DDL_FLOAT32, c, NULL, &request, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "larger than memory")); /* no buffer has more bytes than pointers can be apart */
 	assert_int_equal(ddl_allgather_counts_init(x, x, counts, DDL_FLOAT32, c, NULL, &request, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "overlap"));
 	assert_int_equal(ddl_alltoall_counts_init(x, counts, x, twisted, DDL_FLOAT32, c, NULL, &request, &err), -EINVAL);
