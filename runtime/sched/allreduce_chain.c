@@ -7,24 +7,11 @@
  *
  * The message is cut over `rings` chains of two lanes, up and down. Slices go down while others still go up: rank r's step down
  * waits for nothing, since what comes down it has sent up before. Only the last rank turns: its lane down waits for the lane up,
- * piece by piece.
+ * piece by piece. A piece is a slice.
  */
-#include <errno.h>
+#include "chain_lanes.h"
 
-#include "schedule.h"
-
-enum { SLOTS = 8, PIECES_MIN = 16, GRAIN = 16 };
-enum { SLICE_BYTES_MAX = 256 * 1024, SLICE_BYTES_MIN = 4 * 1024 };
-
-/* Elements of a slice, which is a piece: a sixteenth of a chain's part, within bounds. */
-static uint64_t slice_of(const struct ddl__build *build)
-{
-	uint64_t max = (build->slice_bytes ? build->slice_bytes : SLICE_BYTES_MAX) / build->wire_bytes;
-	uint64_t min = SLICE_BYTES_MIN / build->wire_bytes, slice = build->count / build->rings / PIECES_MIN;
-	slice = slice > min ? slice : min;
-	slice = slice < max ? slice : max;
-	return ddl__whole_blocks(build, slice ? slice : 1);
-}
+enum { SLOTS = 8, GRAIN = 16, SLICE_BYTES_MIN = 4 * 1024 };
 
 /* One piece in both lanes of a chain. */
 static void add_piece(const struct ddl__build *build, struct ddl__schedule *s, uint32_t up, uint64_t begin, uint64_t count)
@@ -57,7 +44,7 @@ int ddl__build_allreduce_chain(const struct ddl__build *build, struct ddl__sched
 	if (rc < 0)
 		return rc;
 	s->slots = SLOTS;
-	s->slice_elements = slice_of(build);
+	s->slice_elements = ddl__chain_slice(build, SLICE_BYTES_MIN);
 	for (uint32_t r = 0; rc == 0 && r < build->rings; r++) {
 		const bool first = build->rank == 0, last = build->rank == n - 1;
 		struct ddl__steps *up = &s->lanes[2 * r], *down = up + 1;

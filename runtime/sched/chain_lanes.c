@@ -10,10 +10,10 @@
 enum { SLOTS = 8, SLICES = 16, GRAIN = 16 };
 enum { SLICE_BYTES_MAX = 256 * 1024, SLICE_BYTES_MIN = 16 * 1024 };
 
-static uint64_t slice_of(const struct ddl__build *build)
+uint64_t ddl__chain_slice(const struct ddl__build *build, uint64_t least_bytes)
 {
 	uint64_t max = (build->slice_bytes ? build->slice_bytes : SLICE_BYTES_MAX) / build->wire_bytes;
-	uint64_t min = SLICE_BYTES_MIN / build->wire_bytes, slice = build->count / build->rings / SLICES;
+	uint64_t min = least_bytes / build->wire_bytes, slice = build->count / build->rings / SLICES;
 	slice = slice > min ? slice : min;
 	slice = slice < max ? slice : max;
 	return ddl__whole_blocks(build, slice ? slice : 1);
@@ -38,7 +38,7 @@ int ddl__build_chains(const struct ddl__build *build, void (*add)(const struct d
 	int *order = calloc(chain.n, sizeof(*order));
 	rc = order ? 0 : -ENOMEM;
 	s->slots = SLOTS;
-	s->slice_elements = slice_of(build);
+	s->slice_elements = ddl__chain_slice(build, SLICE_BYTES_MIN);
 	for (uint32_t r = 0; rc == 0 && r < s->n_lanes; r++) {
 		ddl__split(build->count, build->rings, r, ddl__grain(build, GRAIN), &chain.begin, &chain.count);
 		if (chain.count == 0)
