@@ -14,6 +14,7 @@
 #include "plan_view.h"
 #include "reduce.h"
 #include "select.h"
+#include "settings.h"
 #include "tools.h"
 #include "tuning.h"
 
@@ -76,20 +77,8 @@ static int take_forced(const struct ddl__view *view, struct word *word, struct d
 /* DDL_ACCURACY, DDL_REPRODUCIBLE and the plan's options. */
 static int take_precision(const struct ddl__view *view, struct word *word, struct ddl_error *err)
 {
-	const char *accuracy = getenv("DDL_ACCURACY"), *reproducible = getenv("DDL_REPRODUCIBLE");
-	struct ddl__options keys;
-	int rc = 0;
-
-	ddl__options_init(&keys);
-	if (accuracy && *accuracy)
-		rc = ddl__options_set(&keys, "accuracy", accuracy, err);
-	if (rc == 0 && reproducible && *reproducible)
-		rc = ddl__options_set(&keys, "reproducible", reproducible, err);
-	word->said = (struct ddl__said){ .reproducible = -1,
-					 .env_accuracy = (enum ddl_accuracy)keys.accuracy,
-					 .env_reproducible = keys.reproducible,
-					 .plan = &view->plan->options };
-	return rc;
+	word->said = (struct ddl__said){ .reproducible = -1, .plan = &view->plan->options };
+	return ddl__settings_precision(&word->said.env_accuracy, &word->said.env_reproducible, err);
 }
 
 /* What is wrong with the file costs the tuning only, as in the library. */

@@ -117,18 +117,24 @@ static int read_observation(struct ddl__settings *s, struct ddl_error *err)
 	return rc ? rc : read_number("DDL_TRACE_SIZE", 1, TRACE_MIB_MAX, &s->trace_megabytes, err);
 }
 
-/* What is spelled as a key of --ddl. */
-static int read_keys(struct ddl__settings *s, struct ddl_error *err)
+/* What is spelled as --ddl (key NULL) or as one of its keys; unset leaves the options. */
+static int read_options(const char *name, const char *key, struct ddl__options *options, struct ddl_error *err)
+{
+	const char *text = environment(name);
+	struct ddl_error why;
+	if (!text || (key ? ddl__options_set(options, key, text, &why) : ddl__options_parse(text, options, &why)) == 0)
+		return 0;
+	return ddl__error_set(err, -EINVAL, "%s: %s", name, why.text);
+}
+
+int ddl__settings_precision(enum ddl_accuracy *accuracy, int *reproducible, struct ddl_error *err)
 {
 	struct ddl__options keys;
 	ddl__options_init(&keys);
-	const char *accuracy = environment("DDL_ACCURACY"), *trace = environment("DDL_TRACE");
-	if ((accuracy && ddl__options_set(&keys, "accuracy", accuracy, err) < 0) ||
-	    (trace && ddl__options_set(&s->options, "trace", trace, err) < 0))
-		return -EINVAL;
-	s->accuracy = (enum ddl_accuracy)keys.accuracy;
-	s->reproducible = -1;
-	return read_number("DDL_REPRODUCIBLE", 0, 1, &s->reproducible, err);
+	int rc = read_options("DDL_ACCURACY", "accuracy", &keys, err);
+	*accuracy = (enum ddl_accuracy)keys.accuracy;
+	*reproducible = -1;
+	return rc ? rc : read_number("DDL_REPRODUCIBLE", 0, 1, reproducible, err);
 }
 
 int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__settings *s, struct ddl_error *err)
@@ -141,12 +147,11 @@ int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__setti
 	    o->measure > 1)
 		return ddl__error_set(
 			err, -EINVAL,
-			"ddl_comm_options: timeout_ms must not be negative, progress_threads be -1 to 8, measure -1, 0 or 1");
+			"ddl_comm_options: timeout_ms must not be negative, progress_threads be -1 to %d, measure -1, 0 or 1",
+			DDL__PROGRESS_MAX);
 	ddl__options_init(&s->options);
-	const char *mode = environment(DDL__MODE_ENV);
-	if (mode && ddl__options_parse(mode, &s->options, err) < 0)
-		return -EINVAL;
-	if (read_keys(s, err) < 0)
+	if (read_options(DDL__MODE_ENV, NULL, &s->options, err) < 0 || read_options("DDL_TRACE", "trace", &s->options, err) < 0 ||
+	    ddl__settings_precision(&s->accuracy, &s->reproducible, err) < 0)
 		return -EINVAL;
 	s->plan = o->plan ? o->plan : environment(DDL__PLAN_ENV);
 	s->transports = o->transports ? o->transports : environment("DDL_TRANSPORTS");

@@ -16,7 +16,6 @@
 #include "options.h"
 #include "sysfs.h"
 
-#define DDL__PROGRESS_MAX  8 /* cores that service threads of a rank are spread over */
 #define DDL__CORES_ENV     "DDL_PROGRESS_CORES"
 #define DDL__CORES_TEXT    160  /* bytes of what ddl__cores_text() says, with NUL */
 #define DDL__CPU_LIST_SIZE 1024 /* bytes of a list of hardware threads that is told, with NUL */
@@ -40,8 +39,8 @@ enum ddl__cores_how {
 	DDL__CORES_FREE = 4,    /* not bound: the user says so */
 	DDL__CORES_SINGLE = 5,  /* not bound: the rank may use a single hardware thread */
 	DDL__CORES_FEW = 6,     /* not bound: the ranks that share them need them all */
-	DDL__CORES_ALONE = 8,   /* no service threads: there is one rank */
 	DDL__CORES_REFUSED = 7, /* not bound: the kernel refused it */
+	DDL__CORES_ALONE = 8,   /* no service threads: there is one rank */
 };
 
 struct ddl__cores {                        /* what was chosen */

@@ -116,6 +116,26 @@ static void expect_refused(struct world *w, enum ddl_type type, const struct ddl
 		fail_msg("\"%s\" does not say \"%s\"", err.text, word);
 }
 
+static void wrong_words_of_the_environment_are_told_with_its_name(void **state)
+{
+	static const struct {
+		const char *name, *value, *remedy;
+	} wrong[] = { { "DDL_ACCURACY", "good", "choose from auto, fast, flat, exact" },
+		      { "DDL_REPRODUCIBLE", "yes", "from 0 to 1" },
+		      { "DDL_TRACE", "\t", "without control characters" },
+		      { "DDL_MODE", "triangle", "choose from " },
+		      { "DDL_MODE", "auto,progress=9", "from 0 to 8" } };
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct ddl__settings settings;
+		struct ddl_error err = { 0 };
+		setenv(wrong[i].name, wrong[i].value, 1);
+		assert_int_equal(ddl__settings_read(NULL, &settings, &err), -EINVAL);
+		unsetenv(wrong[i].name);
+		if (strncmp(err.text, wrong[i].name, strlen(wrong[i].name)) != 0 || !strstr(err.text, wrong[i].remedy))
+			fail_msg("%s=%s: \"%s\"", wrong[i].name, wrong[i].value, err.text);
+	}
+}
+
 static void contradictions_are_refused_with_a_sentence(void **state)
 {
 	struct ddl_request_options options = DDL_REQUEST_OPTIONS_INIT;
@@ -178,6 +198,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_is_nearest_to_the_call_counts_and_rounding_must_win),
 		cmocka_unit_test(contradictions_are_refused_with_a_sentence),
+		cmocka_unit_test(wrong_words_of_the_environment_are_told_with_its_name),
 		cmocka_unit_test(other_collectives_keep_what_they_can),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
