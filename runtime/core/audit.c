@@ -260,32 +260,32 @@ static int by_request(const void *a, const void *b)
 	return (x->request > y->request) - (x->request < y->request);
 }
 
-/* Gathers the late notes of all ranks; where they are not of the same results, none. */
-static int judge_late(struct ddl_comm *comm)
+/* Gathers the late notes of all ranks; where they are not of the same results, or a rank has no memory, none. */
+static void judge_late(struct ddl_comm *comm)
 {
 	struct ddl__audit *audit = comm->audit;
 	const size_t n = audit->n_late;
 	struct ddl__note *mine = calloc(n + 1, sizeof(*mine)), *all = calloc(n * (size_t)comm->size + 1, sizeof(*all));
-	int64_t bounds[4] = { (int64_t)n, -(int64_t)n };
+	const int64_t told = mine && all ? (int64_t)n : -1;
+	int64_t bounds[4] = { told, -told };
 	uint64_t hash = 0;
-	int rc = mine && all ? 0 : -ENOMEM;
-	qsort(audit->late, n, sizeof(*audit->late), by_request);
-	for (size_t i = 0; rc == 0 && i < n; i++) {
+	if (n)
+		qsort(audit->late, n, sizeof(*audit->late), by_request);
+	for (size_t i = 0; told > 0 && i < n; i++) {
 		mine[i] = audit->late[i].note;
 		mine[i].input_start = 0;
 		hash = ddl__audit_hash(hash ^ mine[i].request, &mine[i].start, sizeof(mine[i].start));
 	}
 	bounds[2] = (int64_t)(hash >> 1);
 	bounds[3] = -bounds[2];
-	rc = rc ? rc : ddl_allreduce(bounds, bounds, 4, DDL_INT64, DDL_MIN, comm);
-	if (rc == 0 && n && bounds[0] == -bounds[1] && bounds[2] == -bounds[3]) {
+	int rc = ddl_allreduce(bounds, bounds, 4, DDL_INT64, DDL_MIN, comm);
+	if (rc == 0 && told > 0 && bounds[0] == -bounds[1] && bounds[2] == -bounds[3]) {
 		rc = ddl_allgather(mine, all, n * sizeof(*mine), DDL_UINT8, comm);
 		for (size_t i = 0; rc == 0 && i < n; i++)
 			ddl__audit_judge(comm, &audit->late[i].call, all, n, i, &audit->late[i].told);
 	}
 	free(mine);
 	free(all);
-	return rc;
 }
 
 void ddl__audit_report(struct ddl_comm *comm)
@@ -302,7 +302,7 @@ void ddl__audit_report(struct ddl_comm *comm)
 		}
 	}
 	if (!atomic_load(&comm->failed))
-		judge_late(comm); /* where that fails the communicator has failed */
+		judge_late(comm);
 	ddl__audit_summary(comm);
 }
 
