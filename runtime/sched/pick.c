@@ -22,12 +22,15 @@ static int fastest(const struct ddl__pick *pick, const struct ddl__need *need, u
 	return least > 0 ? 0 : -ENOENT;
 }
 
-/* What is measured, unless only something that is not keeps what is needed much more cheaply, by predictions of both. */
+/*
+ * What is measured, unless something that is not keeps what is needed much more cheaply, by predictions of both. Where even the ring
+ * keeps it nothing is asked for, and all that competes was measured.
+ */
 static int pick_measured(const struct ddl__pick *pick, const struct ddl__need *need, const struct ddl__model *model, uint64_t bytes,
 			 struct ddl__candidate *candidate)
 {
 	struct ddl__candidate predicted;
-	const bool open = ddl__algorithm_keeps(ddl__algorithms, need, model->n_ranks);
+	const bool open = ddl__algorithm_keeps(ddl__algorithms, need, model->n_ranks); /* its first row is the ring */
 	int rc = open ? pick->tuning ? ddl__tuning_find(pick->tuning, bytes, candidate) : -ENOENT
 		      : fastest(pick, need, bytes, candidate);
 	if (rc < 0 || open)
@@ -43,7 +46,7 @@ static int pick_measured(const struct ddl__pick *pick, const struct ddl__need *n
 static struct ddl__model model_of(const struct ddl__pick *pick, const struct ddl__way *way)
 {
 	struct ddl__model model = ddl__model_on_wire(pick->model, way->widen, way->work);
-	model.collects = pick->model->n_ranks > 2 && pick->need.in_order;
+	model.collects = model.n_ranks > 2 && (pick->need.in_order || pick->need.narrow);
 	return model;
 }
 

@@ -11,6 +11,7 @@
 
 #include "engine_world.h"
 #include "origin.h"
+#include "pick.h"
 
 enum { RANKS = 4, LONG = 1 << 20, SHORT = 2 };
 
@@ -116,6 +117,30 @@ static void expect_refused(struct world *w, enum ddl_type type, const struct ddl
 		fail_msg("\"%s\" does not say \"%s\"", err.text, word);
 }
 
+static void the_model_counts_what_direct_collects(void **state)
+{
+	struct world w;
+	struct ddl__model model;
+	struct ddl__candidate direct;
+	struct ddl__picked wide, narrow, in_order;
+	open_world(&w, "", true);
+	ddl__model_init(&model, w.comms[0]->layout);
+	assert_int_equal(ddl__select(DDL__ALLREDUCE, "direct", &direct, NULL), 0);
+	struct ddl__pick pick = { .collective = DDL__ALLREDUCE,
+				  .model = &model,
+				  .forced = &direct,
+				  .ways = { { .wire = DDL_WIRE_NATIVE, .bytes = LONG, .widen = 1, .work = 1 } },
+				  .n_ways = 1 };
+	assert_int_equal(ddl__pick(&pick, &wide), 0);
+	pick.need.narrow = true;
+	assert_int_equal(ddl__pick(&pick, &narrow), 0);
+	pick.need = (struct ddl__need){ .in_order = true };
+	assert_int_equal(ddl__pick(&pick, &in_order), 0);
+	assert_true(narrow.us[0] > wide.us[0]);
+	assert_true(narrow.us[0] == in_order.us[0]);
+	world_fini(&w);
+}
+
 static void wrong_words_of_the_environment_are_told_with_its_name(void **state)
 {
 	static const struct {
@@ -198,6 +223,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_is_nearest_to_the_call_counts_and_rounding_must_win),
 		cmocka_unit_test(contradictions_are_refused_with_a_sentence),
+		cmocka_unit_test(the_model_counts_what_direct_collects),
 		cmocka_unit_test(wrong_words_of_the_environment_are_told_with_its_name),
 		cmocka_unit_test(other_collectives_keep_what_they_can),
 	};
