@@ -216,8 +216,10 @@ bool ddl__engine_help(struct ddl_comm *comm, bool *any);
 /* Records the first failure, completes all active requests with it and wakes everyone; the peers are told. The lock is held. */
 void ddl__engine_fail(struct ddl_comm *comm, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Whether others must have their turn before the next slice of an active request: more urgent ones, or what has just been started.
- * The lock is held. */
+/*
+ * Whether others must have their turn before the next slice of an active request: more urgent ones, or what has just been started.
+ * The lock is held.
+ */
 static inline bool ddl__engine_presses(const struct ddl_request *request)
 {
 	const struct ddl_comm *comm = request->comm;
@@ -255,8 +257,7 @@ void ddl__request_keep(struct ddl_request *request);
 /* Puts every lane at its first step, and grants what may be placed. The lock is held. */
 void ddl__request_rewind(struct ddl_request *request);
 
-/* Runs what can run, or a slice where others press; returns whether anything moved. Sets lanes_left. The lock is
- * held. */
+/* Runs what can run, or a slice where others press; returns whether anything moved. Sets lanes_left. The lock is held. */
 bool ddl__request_run(struct ddl_request *request);
 
 /* A rank that left and whose data a lane waits for, or whose reading of what it was lent; -1 none. Only after

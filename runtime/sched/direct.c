@@ -18,8 +18,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A lane's receiver holds three contributions and results at most that its sender may be ahead. */
 enum { COLLECTED_BYTES = 1024 * 1024 }; /* in a piece, by all ranks: what stays in a cache */
+/* A lane's receiver holds three contributions and results at most that its sender may be ahead. */
 enum { SLOTS = 4, GRAIN = 16, SLICE_BYTES_MAX = 256 * 1024, SLOT_BYTES_ALL = 32 * 1024 * 1024, SLICE_BYTES_MIN = 1024 };
 
 enum { SEND, REDUCE, SUM, GIVE, TAKE, ROLES };           /* in the order in which they follow each other */
@@ -159,7 +159,7 @@ static int build_lanes(struct maker *m, const int *order)
 		struct ddl__steps *lane = &m->schedule->lanes[d - 1];
 		lane->send_peer = order[(m->position + d) % m->n];
 		lane->recv_peer = order[(m->position + m->n - d) % m->n];
-		int rc = ddl__schedule_reserve(lane, (ROLES + 1) * m->pieces);
+		int rc = ddl__schedule_reserve(lane, (ROLES + 1) * m->pieces); /* SUM are two */
 		if (rc < 0)
 			return rc;
 		for (uint64_t i = 0; i < m->pieces + behind[TAKE]; i++)

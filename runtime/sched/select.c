@@ -132,12 +132,12 @@ bool ddl__algorithm_keeps(const struct ddl__algorithm *algorithm, const struct d
 const char *ddl__algorithms_keeping(enum ddl__collective collective, const struct ddl__need *need, uint32_t n_ranks, char *list,
 				    size_t size)
 {
-	size_t used = (size_t)snprintf(list, size, "none");
+	size_t used = 0;
 	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++)
-		if (a->collective == collective && used < size && ddl__algorithm_keeps(a, need, n_ranks)) {
-			used = strcmp(list, "none") == 0 ? 0 : used;
+		if (a->collective == collective && used < size && ddl__algorithm_keeps(a, need, n_ranks))
 			used += (size_t)snprintf(list + used, size - used, "%s%s", used ? ", " : "", a->name);
-		}
+	if (used == 0)
+		snprintf(list, size, "none");
 	return list;
 }
 
@@ -285,6 +285,12 @@ static void rank_dims(struct ranking *ranking, struct ddl__candidate *candidate,
 	candidate->n_dims = depth;
 }
 
+/* Two are made for one thing each: where that is not asked for, others do as well. */
+static bool is_of_use(const struct ddl__algorithm *a, const struct ddl__need *need)
+{
+	return (a->build != ddl__build_multidirect || need->rounds) && (a->build != ddl__build_allreduce_chain || need->in_order);
+}
+
 size_t ddl__candidates(enum ddl__collective collective, const struct ddl__model *model, double bytes, const struct ddl__need *need,
 		       struct ddl__candidate *candidates)
 {
@@ -294,8 +300,7 @@ size_t ddl__candidates(enum ddl__collective collective, const struct ddl__model 
 	for (const struct ddl__algorithm *a = ddl__algorithms; a->name; a++) {
 		struct ddl__candidate candidate = { .algorithm = a };
 		if (a->collective != collective || !a->cost || !ddl__algorithm_keeps(a, need, model->n_ranks) ||
-		    (a->build == ddl__build_multidirect && !need->rounds) ||
-		    (a->build == ddl__build_allreduce_chain && !need->in_order))
+		    !is_of_use(a, need))
 			continue;
 		rank_in(&all, &candidate);
 		if (!ddl__takes_dims(a) || model->n_dims)

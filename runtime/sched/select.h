@@ -86,8 +86,9 @@ double ddl__candidate_cost(const struct ddl__candidate *candidate, const struct 
 
 /*
  * What could carry out a collective of so many bytes on the wire: every algorithm of the table that has a cost and keeps what is
- * needed, and multiring with the most promising of the dimensions that the ranks can be split into. By predicted time, the least
- * first. candidates: room for DDL__CANDIDATES_MAX. Returns how many.
+ * needed (multidirect only where the wire rounds, the chain only where the order of ranks is needed), and multiring and multidirect
+ * with the most promising of the dimensions that the ranks can be split into. By predicted time, the least first. candidates: room
+ * for DDL__CANDIDATES_MAX. Returns how many.
  */
 size_t ddl__candidates(enum ddl__collective collective, const struct ddl__model *model, double bytes, const struct ddl__need *need,
 		       struct ddl__candidate *candidates);
