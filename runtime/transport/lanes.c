@@ -113,7 +113,7 @@ static struct ddl__link *link_for(struct ddl__mesh *mesh, int peer, const struct
 {
 	const char *name = mesh->base.ops->name;
 	unsigned rail = 0, channel = 0;
-	struct ddl__link *link;
+	struct ddl__link *link, *instead;
 
 	if (!ddl__mesh_reaches(&mesh->base, peer)) {
 		*rc = ddl__error_set(err, -EINVAL, "%s: rank %d cannot be reached this way.", name, peer);
@@ -122,8 +122,8 @@ static struct ddl__link *link_for(struct ddl__mesh *mesh, int peer, const struct
 	if (mesh->ops->path)
 		mesh->ops->path(mesh, peer, lane, &rail, &channel);
 	link = ddl__mesh_link(mesh, peer, rail, channel);
-	if (link && link->moved && ddl__link_instead(link))
-		link = ddl__link_instead(link);
+	instead = link && link->moved ? ddl__link_instead(link) : NULL;
+	link = instead ? instead : link;
 	if (!link)
 		*rc = ddl__error_memory(err);
 	else if (link->state == DDL__LINK_DOWN)
