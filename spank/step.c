@@ -76,13 +76,14 @@ int ddl__step_plan_from_file(const struct ddl__step *step, const struct ddl__spa
 			     struct ddl_error *err)
 {
 	struct ddl__topology *topology;
+	struct ddl_error inner;
 	int rc;
 
 	if (settings->options.order == DDL__ORDER_SLURM)
 		return ddl__step_plan(step, NULL, "none", &settings->options, text, err);
-	rc = ddl__topology_load(settings->file, &topology, err);
+	rc = ddl__topology_load(settings->file, &topology, &inner);
 	if (rc < 0)
-		return rc;
+		return ddl__error_set(err, rc, "%.400s; it is the file of topology=file: in plugstack.conf", inner.text);
 	rc = ddl__step_plan(step, topology, "file", &settings->options, text, err);
 	ddl__topology_destroy(topology);
 	return rc;

@@ -429,8 +429,9 @@ static int no_such_interface(const struct ddl__facts *facts, const char *name, s
 
 	for (size_t i = 0; i < facts->n_interfaces && used < sizeof(all); i++)
 		used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s", i ? ", " : "", facts->interfaces[i].name);
-	return ddl__error_set(err, -ENOENT, "node %.64s has no network interface %s; it has %s", facts->node,
-			      ddl__error_word(word, sizeof(word), name, length), *all ? all : "none");
+	return ddl__error_set(err, -ENOENT,
+			      "node %.64s has no network interface %s; it has %s: name some of these in DDL_NET, or unset it",
+			      facts->node, ddl__error_word(word, sizeof(word), name, length), *all ? all : "none");
 }
 
 int ddl__facts_choose_interfaces(const struct ddl__facts *facts, const char *wanted, size_t *indices, size_t *n,

@@ -217,6 +217,7 @@ int ddl__merge(const char *text, const struct ddl__place *places, size_t n_ranks
 {
 	struct ddl__plan *given = NULL, *found = NULL;
 	struct hosts hosts;
+	struct ddl_error inner = { 0 };
 	size_t *nodes;
 	int rc = 0;
 
@@ -226,7 +227,10 @@ int ddl__merge(const char *text, const struct ddl__place *places, size_t n_ranks
 	if (hosts_init(&hosts, places, n_ranks) < 0 || !nodes)
 		rc = ddl__error_memory(err);
 	if (rc == 0 && text)
-		rc = ddl__plan_decode(text, strlen(text), &given, err);
+		rc = ddl__plan_decode(text, strlen(text), &given, &inner);
+	if (inner.code)
+		ddl__error_set(err, rc, "%.400s; where DDL_PLAN was set by hand, unset it, or take what ddl plan --text prints",
+			       inner.text);
 	if (rc == 0)
 		rc = given ? from_plan(given, &hosts, &found, err) : from_addresses(&hosts, places, job, options, &found, err);
 	if (rc == 0 && match(&hosts, found) < 0)

@@ -80,6 +80,7 @@ ranks() {
 	expect_refusal 1 "named twice" "$ddl" plan --nodes n1,n1
 	expect_refusal 1 "3 numbers where 4 belong" "$ddl" plan --nodes 'n[1-4]' --tasks '2(x3)'
 	expect_refusal 1 "plan text" env DDL_PLAN=9\;x "$ddl" plan
+	expect_refusal 1 "where DDL_PLAN was set by hand, unset it" env DDL_PLAN=9\;x "$ddl" perf allreduce
 	expect_refusal 1 "make an empty folder" "$ddl" perf allreduce --store /nonexistent --rank 0 --ranks 1
 	expect_refusal 1 'no transport "pigeon"' "$ddl" perf allreduce --transports pigeon
 }
