@@ -37,7 +37,10 @@ static int report(json_t *lines, bool json)
 	json_t *line;
 	size_t i;
 
-	json_array_foreach(lines, i, line) json_object_del(line, "alike");
+	json_array_foreach(lines, i, line)
+	{
+		json_object_del(line, "alike");
+	}
 	if (json)
 		return print_json(lines) ? DDL__EXIT_FAILED : status;
 	ddl__check_print(stdout, lines);

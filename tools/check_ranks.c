@@ -40,13 +40,14 @@ static int time_sum(struct ddl_comm *comm, size_t count, int64_t *median_ns, boo
 {
 	const int size = ddl_comm_size(comm);
 	const float mine = (float)(ddl_comm_rank(comm) + 1), sum = (float)size * (float)(size + 1) / 2;
-	float *data = malloc(2 * count * sizeof(*data)), *result = data + count;
+	float *data = malloc(2 * count * sizeof(*data)), *result;
 	struct ddl_request *request = NULL;
 	int64_t times[STARTS];
 	int rc;
 
 	if (!data)
 		return ddl__error_memory(err);
+	result = data + count;
 	for (size_t i = 0; i < count; i++)
 		data[i] = mine;
 	rc = ddl_allreduce_init(data, result, count, DDL_FLOAT32, DDL_SUM, comm, NULL, &request, err);

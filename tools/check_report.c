@@ -85,7 +85,10 @@ static void name_nodes(json_t *line, size_t n_nodes)
 	size_t used = 0;
 
 	if (list) {
-		json_object_foreach(names, name, value) list[used++] = name;
+		json_object_foreach(names, name, value)
+		{
+			list[used++] = name;
+		}
 		qsort(list, used, sizeof(*list), compare_names);
 		if (ddl__hostlist_compress(list, used, &text) == 0)
 			json_object_set_new(line, "nodes", json_string(text));
@@ -135,7 +138,10 @@ json_t *ddl__check_merge(const json_t *const *lines, const char *const *nodes, s
 				json_object_set_new(json_object_get(into, "names"), nodes[rank], json_true());
 		}
 	}
-	json_array_foreach(merged, i, line) name_nodes(line, json_object_size(all));
+	json_array_foreach(merged, i, line)
+	{
+		name_nodes(line, json_object_size(all));
+	}
 	compare_nodes(merged);
 	json_decref(all);
 	return merged;
@@ -146,7 +152,10 @@ size_t ddl__check_count(const json_t *lines, enum ddl__verdict verdict)
 	const json_t *line;
 	size_t i, n = 0;
 
-	json_array_foreach(lines, i, line) n += strcmp(text_of(line, "verdict"), verdicts[verdict]) == 0;
+	json_array_foreach(lines, i, line)
+	{
+		n += strcmp(text_of(line, "verdict"), verdicts[verdict]) == 0;
+	}
 	return n;
 }
 

@@ -233,7 +233,8 @@ static void a_wrong_name_is_answered_with_those_that_exist(void **state)
 	(void)state;
 	gather_captured("gpu4", &facts);
 	assert_int_equal(ddl__facts_choose_interfaces(&facts, "eth9", indices, &n, &err), -ENOENT);
-	assert_string_equal(err.text, "node gpu17 has no network interface eth9; it has eno1, ens6f0np0, ens22f0np0, ibs9, lo: name some of these in DDL_NET, or unset it");
+	assert_string_equal(err.text, "node gpu17 has no network interface eth9; it has eno1, ens6f0np0, ens22f0np0, ibs9, lo: "
+				      "name some of these in DDL_NET, or unset it");
 	assert_int_equal(ddl__facts_choose_interfaces(&facts, "ibs9", indices, &n, &err), -ENOENT);
 	assert_string_equal(err.text, "network interface ibs9 of node gpu17 has no address: name one that has");
 }
