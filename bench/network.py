@@ -11,14 +11,12 @@ import contextlib
 import dataclasses
 import json
 import os
-import signal
-import sys
 import time
 
 import report
 import rounds
 from contestants import PEERS_OF_A_NODE, Builder, Case, Contestant, Failure
-from contestants import execute, fetch, find_ddl, find_peers, run_contestant, say
+from contestants import execute, fetch, find_ddl, find_peers, run_contestant, run_main, say
 from fabric import Fabric, on_loopback, spread
 from node import numbers, words
 
@@ -192,10 +190,7 @@ def find_all(a, builder):
     """(ours or None, peers, stream)."""
     builder.prepare()
     if a.fetch:
-        try:
-            fetch(builder)
-        except Failure as e:
-            say(str(e))
+        fetch(builder)
     stream = Contestant("limit", builder.stream(), None)
     try:
         ours = find_ddl(builder)
@@ -235,8 +230,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # so that what runs is ended, and hosts are removed
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_main(main)

@@ -9,12 +9,10 @@ See bench/README.md. Exit status: 0; 1 if ddl failed or computed something wrong
 import argparse
 import os
 import platform
-import signal
-import sys
 
 import report
 import rounds
-from contestants import PEERS_OF_A_NODE, Builder, Case, Failure, fetch, find_ddl, find_peers, has_ddl_memory, say
+from contestants import PEERS_OF_A_NODE, Builder, Case, Failure, fetch, find_ddl, find_peers, has_ddl_memory, run_main, say
 
 KIB, MIB = 1 << 10, 1 << 20
 SHORT_SIZES = [8, 4 * KIB, 32 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB]
@@ -153,10 +151,7 @@ def main(argv):
     try:
         builder.prepare()
         if a.fetch:
-            try:
-                fetch(builder)
-            except Failure as e:
-                say(str(e))
+            fetch(builder)
         limit = builder.limit()
     except Failure as e:
         say(str(e))
@@ -176,8 +171,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # so that what runs is ended, and files are removed
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_main(main)

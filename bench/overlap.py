@@ -11,13 +11,12 @@ import dataclasses
 import json
 import os
 import re
-import signal
 import sys
 import time
 
 import report
 import rounds
-from contestants import HERE, Builder, Failure, find_ddl, find_mpich, find_openmpi, run_program, say
+from contestants import HERE, Builder, Failure, find_ddl, find_mpich, find_openmpi, run_main, run_program, say
 from fabric import Fabric, spread
 
 sys.path.insert(0, os.path.join(HERE, "..", "tools", "data"))
@@ -281,8 +280,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # so that what runs is ended, and hosts are removed
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_main(main)

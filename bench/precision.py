@@ -9,15 +9,13 @@ needed. See bench/README.md. Exit status: 0; 1 if ddl failed or a part could not
 import argparse
 import json
 import os
-import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
 import report
-from contestants import Failure, environment, execute, say
+from contestants import Failure, environment, execute, run_main, say
 from fabric import Fabric
 from node import numbers, words
 
@@ -227,8 +225,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # so that what runs is ended, and hosts are removed
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_main(main)

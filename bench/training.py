@@ -12,13 +12,11 @@ of the cluster are left out. Writes BUILD/bench/training.json.
 import argparse
 import json
 import os
-import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 
-from contestants import HERE, Failure, execute, say
+from contestants import HERE, Failure, execute, run_main, say
 from report import write_json
 
 SCRIPT = os.path.join(HERE, "..", "tests", "cluster", "cluster.sh")
@@ -147,8 +145,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # so that what runs is ended, and the cluster is removed
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_main(main)

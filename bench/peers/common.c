@@ -48,3 +48,8 @@ void sort_doubles(double *values, size_t n)
 {
 	qsort(values, n, sizeof(*values), compare_doubles);
 }
+
+double median(const double *sorted, size_t n)
+{
+	return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}

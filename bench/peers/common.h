@@ -18,6 +18,8 @@ double now_us(void); /* on a clock that all processes of this machine share */
 
 void sort_doubles(double *values, size_t n);
 
+double median(const double *sorted, size_t n); /* n > 0 */
+
 /* One look less often at a flag that another core will write. */
 static inline void pause_a_moment(void)
 {

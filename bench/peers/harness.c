@@ -28,15 +28,12 @@
 #define PAGE   4096
 
 struct options {
-	struct bench_settings settings;
-	const char *board; /* path of the shared file */
-	const char *out;   /* path of the results */
+	struct ranks_options common;
 	struct sizes sizes;
 	int in_place;     /* send == recv */
 	int fresh;        /* every rank writes its input anew before every iteration */
 	double budget_us; /* for the timed iterations of a size */
 	size_t least;     /* timed iterations, however long they take */
-	unsigned limit_s; /* the whole program's life */
 };
 
 static struct board *board; /* of this run */
@@ -52,24 +49,15 @@ static int parse_type(const char *text, enum bench_type *type)
 static int parse_option(int c, const char *value, struct options *o)
 {
 	switch (c) {
-	case 'b':
-		o->board = value;
-		return 0;
-	case 'o':
-		o->out = value;
-		return 0;
-	case 'f':
-		o->settings.folder = value;
-		return 0;
 	case 's':
 		return sizes_parse(value, &o->sizes);
 	case 't':
-		return parse_type(value, &o->settings.type);
+		return parse_type(value, &o->common.settings.type);
 	case 'w':
-		o->settings.wire = value;
+		o->common.settings.wire = value;
 		return 0;
 	case 'u':
-		o->settings.buffers = value;
+		o->common.settings.buffers = value;
 		return strcmp(value, "malloc") && strcmp(value, "ddl_mem") ? -1 : 0;
 	case 'p':
 		o->in_place = 1;
@@ -83,36 +71,28 @@ static int parse_option(int c, const char *value, struct options *o)
 	case 'a':
 		o->least = (size_t)atoi(value);
 		return o->least <= BOARD_SAMPLES ? 0 : -1;
-	case 'l':
-		o->limit_s = (unsigned)atoi(value);
-		return o->limit_s > 0 ? 0 : -1;
-	case 'i':
-		o->settings.interface = value;
-		return 0;
-	case 'r':
-		o->settings.rank = atoi(value);
-		return 0;
-	case 'n':
-		o->settings.size = atoi(value);
-		return 0;
 	default:
-		return -1;
+		return ranks_option(c, value, &o->common);
 	}
 }
 
 static int parse(int argc, char **argv, struct options *o)
 {
 	static const struct option names[] = {
-		{ "board", 1, NULL, 'b' },     { "out", 1, NULL, 'o' },      { "folder", 1, NULL, 'f' },
-		{ "sizes", 1, NULL, 's' },     { "type", 1, NULL, 't' },     { "wire", 1, NULL, 'w' },
-		{ "buffers", 1, NULL, 'u' },   { "in-place", 0, NULL, 'p' }, { "fresh", 0, NULL, 'e' },
-		{ "budget-ms", 1, NULL, 'm' }, { "limit-s", 1, NULL, 'l' },  { "interface", 1, NULL, 'i' },
-		{ "rank", 1, NULL, 'r' },      { "size", 1, NULL, 'n' },     { "least", 1, NULL, 'a' },
+		RANKS_OPTIONS,
+		{ "sizes", 1, NULL, 's' },
+		{ "type", 1, NULL, 't' },
+		{ "wire", 1, NULL, 'w' },
+		{ "buffers", 1, NULL, 'u' },
+		{ "in-place", 0, NULL, 'p' },
+		{ "fresh", 0, NULL, 'e' },
+		{ "budget-ms", 1, NULL, 'm' },
+		{ "least", 1, NULL, 'a' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c;
 
-	ranks_from_environment(&o->settings);
+	ranks_from_environment(&o->common.settings);
 	while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
 		if (parse_option(c, optarg, o) < 0) {
 			fprintf(stderr, "harness: \"%s\" is no option, or not with that value; see the top of harness.c\n",
@@ -120,9 +100,9 @@ static int parse(int argc, char **argv, struct options *o)
 			return -1;
 		}
 	}
-	if (ranks_check(&o->settings) < 0)
+	if (ranks_check(&o->common.settings) < 0)
 		return -1;
-	if (!o->board || !o->out || !o->settings.folder || o->sizes.n == 0) {
+	if (!o->common.board || !o->common.out || !o->common.settings.folder || o->sizes.n == 0) {
 		fprintf(stderr, "harness: --board, --out, --folder and --sizes are needed\n");
 		return -1;
 	}
@@ -144,11 +124,6 @@ static double *slowest(int size, size_t iterations)
 	return samples;
 }
 
-static double median(const double *sorted, size_t n)
-{
-	return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-}
-
 /* Writes every cache line of the input, so that it is the writer's again, as a gradient is that has just been computed. */
 static void refresh(const struct bench_call *call)
 {
@@ -160,7 +135,7 @@ static void refresh(const struct bench_call *call)
 
 static int iterate(const struct options *o, const struct bench_call *call, size_t n)
 {
-	double *samples = board_samples(board, o->settings.rank);
+	double *samples = board_samples(board, o->common.settings.rank);
 
 	for (size_t i = 0; i < n; i++) {
 		double begin;
@@ -180,7 +155,7 @@ static int iterate(const struct options *o, const struct bench_call *call, size_
 /* One all-reduce of known data; *correct stays 1 only if every element of every rank is the sum. Its time: the first sample. */
 static int checked(const struct options *o, const struct bench_call *call, int *correct)
 {
-	const struct bench_settings *s = &o->settings;
+	const struct bench_settings *s = &o->common.settings;
 	double got = 0, expected = 0, begin;
 	size_t wrong;
 
@@ -205,7 +180,7 @@ static int checked(const struct options *o, const struct bench_call *call, int *
 /* What rank 0 has measured so far, told to all; the first `n` samples of the slowest ranks, the one in the middle. */
 static int agree(const struct options *o, size_t n, double *us)
 {
-	*us = slowest(o->settings.size, n)[n / 2] + 0.1;
+	*us = slowest(o->common.settings.size, n)[n / 2] + 0.1;
 	return board_share(board, us, sizeof(*us));
 }
 
@@ -247,7 +222,7 @@ static int measure_call(const struct options *o, const struct bench_call *call, 
 		closed = 1;
 	}
 	if (out) {
-		const double *samples = slowest(o->settings.size, iterations);
+		const double *samples = slowest(o->common.settings.size, iterations);
 
 		fprintf(out, "{\"bytes\": %zu, \"us\": %.4f, \"min_us\": %.4f, \"iterations\": %zu, ", bytes,
 			median(samples, iterations), samples[0], iterations);
@@ -280,7 +255,7 @@ static void release(void *memory)
 
 static int measure_size(const struct options *o, size_t bytes, FILE *out)
 {
-	struct bench_call call = { .type = o->settings.type, .count = bytes / data_type_size(o->settings.type) };
+	struct bench_call call = { .type = o->common.settings.type, .count = bytes / data_type_size(o->common.settings.type) };
 	int rc = -1;
 
 	if (call.count == 0)
@@ -310,17 +285,17 @@ static int measure(const struct options *o)
 	FILE *out = NULL;
 	int rc = 0;
 
-	if (o->settings.rank == 0) {
-		out = fopen(o->out, "w");
+	if (o->common.settings.rank == 0) {
+		out = fopen(o->common.out, "w");
 		if (!out) {
-			fprintf(stderr, "harness: cannot write \"%s\": %m\n", o->out);
+			fprintf(stderr, "harness: cannot write \"%s\": %m\n", o->common.out);
 			return -1;
 		}
 	}
 	for (size_t i = 0; rc == 0 && i < o->sizes.n; i++)
 		rc = measure_size(o, o->sizes.bytes[i], out);
 	if (out && fclose(out) != 0) {
-		fprintf(stderr, "harness: cannot write \"%s\": %m\n", o->out);
+		fprintf(stderr, "harness: cannot write \"%s\": %m\n", o->common.out);
 		rc = -1;
 	}
 	return rc;
@@ -329,18 +304,17 @@ static int measure(const struct options *o)
 int main(int argc, char **argv)
 {
 	struct options o = {
-		.settings = { .type = BENCH_FLOAT32, .wire = "native", .buffers = "malloc", .interface = "", .way = "" },
+		.common = RANKS_DEFAULTS,
 		.budget_us = 50e3,
 		.least = 3,
-		.limit_s = 60,
 	};
 	int rc = -1;
 
 	if (parse(argc, argv, &o) < 0)
 		return 2;
-	alarm(o.limit_s);
-	board = ranks_meet(&o.settings, o.board);
-	if (board && bench_peer.open(&o.settings) == 0) {
+	alarm(o.common.limit_s);
+	board = ranks_meet(&o.common.settings, o.common.board);
+	if (board && bench_peer.open(&o.common.settings) == 0) {
 		board_barrier(board);
 		rc = measure(&o);
 		if (rc == 0)

@@ -44,12 +44,11 @@ struct message {
 };
 
 struct options {
-	struct bench_settings settings;
-	const char *board, *out, *list;
+	struct ranks_options common;
+	const char *list;
 	double compute_us, test_us; /* test_us 0: never */
 	int busy;                   /* compute is arithmetic, else a sleep */
 	int iterations;
-	unsigned limit_s;
 };
 
 struct run {
@@ -194,7 +193,7 @@ static double compute_alone(struct run *r, double us)
 static void fill(const struct run *r)
 {
 	for (int i = 0; i < r->n; i++)
-		data_fill(BENCH_FLOAT32, r->messages[i].call.send, r->messages[i].call.count, r->o->settings.rank);
+		data_fill(BENCH_FLOAT32, r->messages[i].call.send, r->messages[i].call.count, r->o->common.settings.rank);
 }
 
 static int check(const struct run *r)
@@ -203,12 +202,12 @@ static int check(const struct run *r)
 
 	for (int i = 0; i < r->n; i++) {
 		const struct bench_call *call = &r->messages[i].call;
-		size_t wrong = data_check(BENCH_FLOAT32, call->recv, call->count, r->o->settings.size, &got, &expected);
+		size_t wrong = data_check(BENCH_FLOAT32, call->recv, call->count, r->o->common.settings.size, &got, &expected);
 
 		if (wrong == call->count)
 			continue;
 		fprintf(stderr, "overlap: %s: rank %d, message %d, element %zu of %zu is %g and should be %g\n", bench_peer.name,
-			r->o->settings.rank, i, wrong, call->count, got, expected);
+			r->o->common.settings.rank, i, wrong, call->count, got, expected);
 		return -1;
 	}
 	return 0;
@@ -283,22 +282,22 @@ static double median_of_slowest(const struct options *o, struct board *board, in
 
 	for (int i = 0; i < o->iterations; i++) {
 		values[i] = 0;
-		for (int rank = 0; rank < o->settings.size; rank++) {
+		for (int rank = 0; rank < o->common.settings.size; rank++) {
 			double value = board_samples(board, rank)[i * FIGURES + figure];
 
 			values[i] = value > values[i] ? value : values[i];
 		}
 	}
 	sort_doubles(values, (size_t)o->iterations);
-	return (values[(o->iterations - 1) / 2] + values[o->iterations / 2]) / 2;
+	return median(values, (size_t)o->iterations);
 }
 
 static int print(const struct options *o, struct board *board, int n, int correct)
 {
-	FILE *out = fopen(o->out, "w");
+	FILE *out = fopen(o->common.out, "w");
 
 	if (!out) {
-		fprintf(stderr, "overlap: cannot write \"%s\": %m\n", o->out);
+		fprintf(stderr, "overlap: cannot write \"%s\": %m\n", o->common.out);
 		return -1;
 	}
 	fprintf(out, "{\"messages\": %d, \"alone_us\": %.1f, \"compute_us\": %.1f, \"total_us\": %.1f, ", n,
@@ -311,7 +310,7 @@ static int print(const struct options *o, struct board *board, int n, int correc
 static int measure(struct run *r, struct board *board)
 {
 	const struct options *o = r->o;
-	double *samples = board_samples(board, o->settings.rank), alone[FIGURES] = { 0 };
+	double *samples = board_samples(board, o->common.settings.rank), alone[FIGURES] = { 0 };
 	int correct = 1;
 
 	fill(r);
@@ -333,7 +332,7 @@ static int measure(struct run *r, struct board *board)
 	}
 	board_verdict(board, correct && check(r) == 0);
 	board_barrier(board);
-	return o->settings.rank == 0 ? print(o, board, r->n, board_all_correct(board)) : 0;
+	return o->common.settings.rank == 0 ? print(o, board, r->n, board_all_correct(board)) : 0;
 }
 
 /* The command line */
@@ -341,15 +340,6 @@ static int measure(struct run *r, struct board *board)
 static int parse_option(int c, const char *value, struct options *o)
 {
 	switch (c) {
-	case 'b':
-		o->board = value;
-		return 0;
-	case 'o':
-		o->out = value;
-		return 0;
-	case 'f':
-		o->settings.folder = value;
-		return 0;
 	case 'L':
 		o->list = value;
 		return 0;
@@ -363,40 +353,31 @@ static int parse_option(int c, const char *value, struct options *o)
 		o->busy = 1;
 		return 0;
 	case 'w':
-		o->settings.way = value;
+		o->common.settings.way = value;
 		return 0;
 	case 'k':
 		o->iterations = atoi(value);
 		return o->iterations > 0 && o->iterations <= ITERATIONS_MAX ? 0 : -1;
-	case 'l':
-		o->limit_s = (unsigned)atoi(value);
-		return o->limit_s > 0 ? 0 : -1;
-	case 'i':
-		o->settings.interface = value;
-		return 0;
-	case 'r':
-		o->settings.rank = atoi(value);
-		return 0;
-	case 'n':
-		o->settings.size = atoi(value);
-		return 0;
 	default:
-		return -1;
+		return ranks_option(c, value, &o->common);
 	}
 }
 
 static int parse(int argc, char **argv, struct options *o)
 {
 	static const struct option names[] = {
-		{ "board", 1, NULL, 'b' },   { "out", 1, NULL, 'o' },        { "folder", 1, NULL, 'f' },
-		{ "list", 1, NULL, 'L' },    { "compute-ms", 1, NULL, 'c' }, { "test-us", 1, NULL, 't' },
-		{ "busy", 0, NULL, 'y' },    { "way", 1, NULL, 'w' },        { "iterations", 1, NULL, 'k' },
-		{ "limit-s", 1, NULL, 'l' }, { "interface", 1, NULL, 'i' },  { "rank", 1, NULL, 'r' },
-		{ "size", 1, NULL, 'n' },    { NULL, 0, NULL, 0 },
+		RANKS_OPTIONS,
+		{ "list", 1, NULL, 'L' },
+		{ "compute-ms", 1, NULL, 'c' },
+		{ "test-us", 1, NULL, 't' },
+		{ "busy", 0, NULL, 'y' },
+		{ "way", 1, NULL, 'w' },
+		{ "iterations", 1, NULL, 'k' },
+		{ NULL, 0, NULL, 0 },
 	};
 	int c;
 
-	ranks_from_environment(&o->settings);
+	ranks_from_environment(&o->common.settings);
 	while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
 		if (parse_option(c, optarg, o) < 0) {
 			fprintf(stderr, "overlap: \"%s\" is no option, or not with that value; see the top of overlap.c\n",
@@ -404,37 +385,32 @@ static int parse(int argc, char **argv, struct options *o)
 			return -1;
 		}
 	}
-	if (!o->board || !o->out || !o->settings.folder || !o->list || o->compute_us <= 0) {
+	if (!o->common.board || !o->common.out || !o->common.settings.folder || !o->list || o->compute_us <= 0) {
 		fprintf(stderr, "overlap: --board, --out, --folder, --list and --compute-ms are needed\n");
 		return -1;
 	}
-	return ranks_check(&o->settings);
+	return ranks_check(&o->common.settings);
 }
 
 int main(int argc, char **argv)
 {
 	static struct options o = {
-		.settings = { .type = BENCH_FLOAT32,
-			      .wire = "native",
-			      .buffers = "malloc",
-			      .interface = "",
-			      .way = "",
-			      .unbound = 1 },
+		.common = RANKS_DEFAULTS,
 		.test_us = 1000,
 		.iterations = 3,
-		.limit_s = 60,
 	};
 	struct board *board;
 	int rc = -1;
 
 	if (parse(argc, argv, &o) < 0)
 		return 2;
-	alarm(o.limit_s);
+	o.common.settings.unbound = 1;
+	alarm(o.common.limit_s);
 	run.o = &o;
 	if (read_list(&run) < 0)
 		return 2;
-	board = ranks_meet(&o.settings, o.board);
-	if (board && bench_peer.open(&o.settings) == 0 && make_messages(&run) == 0) {
+	board = ranks_meet(&o.common.settings, o.common.board);
+	if (board && bench_peer.open(&o.common.settings) == 0 && make_messages(&run) == 0) {
 		if (o.busy)
 			calibrate(&run);
 		rc = measure(&run, board);

@@ -39,6 +39,35 @@ void ranks_from_environment(struct bench_settings *settings)
 	settings->size = from_environment(size_names);
 }
 
+int ranks_option(int c, const char *value, struct ranks_options *options)
+{
+	switch (c) {
+	case 'b':
+		options->board = value;
+		return 0;
+	case 'o':
+		options->out = value;
+		return 0;
+	case 'f':
+		options->settings.folder = value;
+		return 0;
+	case 'l':
+		options->limit_s = (unsigned)atoi(value);
+		return options->limit_s > 0 ? 0 : -1;
+	case 'i':
+		options->settings.interface = value;
+		return 0;
+	case 'r':
+		options->settings.rank = atoi(value);
+		return 0;
+	case 'n':
+		options->settings.size = atoi(value);
+		return 0;
+	default:
+		return -1;
+	}
+}
+
 int ranks_check(const struct bench_settings *settings)
 {
 	if (settings->size >= 1 && settings->size <= BENCH_RANKS_MAX && settings->rank >= 0 && settings->rank < settings->size)

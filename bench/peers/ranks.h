@@ -6,6 +6,29 @@
 #include "board.h"
 #include "harness.h"
 
+struct ranks_options { /* that every program has */
+	struct bench_settings settings;
+	const char *board; /* path of the shared file */
+	const char *out;   /* path of the results */
+	unsigned limit_s;  /* the whole program's life */
+};
+
+/* What they are where nothing is said; their rows for getopt_long(). */
+#define RANKS_DEFAULTS                                                                                                             \
+	{                                                                                                                          \
+		.settings = { .type = BENCH_FLOAT32, .wire = "native", .buffers = "malloc", .interface = "", .way = "" },          \
+		.limit_s = 60                                                                                                      \
+	}
+#define RANKS_OPTIONS                                                                                                              \
+	{ "board", 1, NULL, 'b' }, { "out", 1, NULL, 'o' }, { "folder", 1, NULL, 'f' }, { "limit-s", 1, NULL, 'l' },               \
+		{ "interface", 1, NULL, 'i' }, { "rank", 1, NULL, 'r' },                                                           \
+	{                                                                                                                          \
+		"size", 1, NULL, 'n'                                                                                               \
+	}
+
+/* Takes one of these; -1: it is none of them, or not with that value. */
+int ranks_option(int c, const char *value, struct ranks_options *options);
+
 /* Rank and size as the launcher's environment tells them; -1 where it does not. */
 void ranks_from_environment(struct bench_settings *settings);
 
