@@ -235,9 +235,12 @@ write_configuration() {
 
 # ---- the fabric ------------------------------------------------------------------------------------------------------------
 
-# Takes the first network 10.77.0.0/16 ... 10.126.0.0/16 that this machine does not use, with its own pair of ports.
+# Takes the first network 10.77.0.0/16 ... 10.126.0.0/16 that this machine does not use, with its own pair of ports. Clusters may come
+# up side by side: one looks and takes at a time.
 claim_network() {
-	local k
+	local k lock
+	exec {lock}</run/netns
+	flock "$lock"
 	for ((k = 0; k < 50; k++)); do
 		net=10.$((77 + k))
 		port=$((17200 + 10 * k))
@@ -245,6 +248,7 @@ claim_network() {
 		ip link add "$prefix-ctl" type veth peer name ctl netns "$prefix-fab"
 		ip addr add "$net.255.1/16" dev "$prefix-ctl"
 		ip link set "$prefix-ctl" up
+		exec {lock}<&-
 		return
 	done
 	fail "all of 10.77.0.0/16 to 10.126.0.0/16 are in use"
