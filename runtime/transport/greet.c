@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * greet.c - making connections: connecting to a higher rank, strangers at our listening socket, the handshake of auth.h.
+ * greet.c - making connections: connecting to a peer, strangers at our listening socket, the handshake of auth.h.
+ *
+ * The lower rank connects. Where a link replaces a lost one its peer may not know of the loss, so the higher rank connects as well;
+ * of two connections that meet, the lower rank's stands.
  *
  * Whoever reaches the port may be anything: a port scanner, a rank of another job, a peer. A stranger costs one of a fixed number
  * of slots, for a few seconds at most; when all are taken the oldest that has said nothing sensible goes, so that those who only
@@ -262,10 +265,10 @@ static void send_away(struct ddl__stranger *stranger, const char *why)
 	leave_slot(stranger);
 }
 
-/* A HELLO that may be a peer's: for us, from a lower rank that we know. */
+/* A HELLO that may be a peer's: for us, from a rank that we know. */
 static bool plausible(const struct ddl__mesh *mesh, const struct ddl__auth_hello *hello)
 {
-	return hello->version == DDL__AUTH_VERSION && hello->to == (uint32_t)mesh->rank && hello->from < hello->to &&
+	return hello->version == DDL__AUTH_VERSION && hello->to == (uint32_t)mesh->rank && hello->from != hello->to &&
 	       hello->n_ranks == (uint32_t)mesh->n_ranks && hello->instance == mesh->instance &&
 	       ddl__mesh_reaches(&mesh->base, (int)hello->from) && hello->rail < mesh->peers[hello->from].rails &&
 	       hello->channel < mesh->n_paths / mesh->n_rails;
@@ -316,6 +319,14 @@ static int stranger_frame(void *context, const struct ddl__frame *frame, const v
 
 static const struct ddl__frame_sink stranger_sink = { .data = no_data, .frame = stranger_frame };
 
+/* Whether a connection that the peer has made can be the link's. */
+static bool has_use(const struct ddl__link *link)
+{
+	const bool connects = link->state == DDL__LINK_CONNECTING || link->state == DDL__LINK_GREETING;
+
+	return link->state == DDL__LINK_IDLE || link->state == DDL__LINK_WAITING || (connects && link->peer < link->mesh->rank);
+}
+
 /* The stranger is a peer: its stream becomes the link's. */
 static void adopt(struct ddl__stranger *stranger)
 {
@@ -324,10 +335,12 @@ static void adopt(struct ddl__stranger *stranger)
 	struct ddl__link *link = ddl__mesh_link(mesh, (int)stranger->hello.from, stranger->hello.rail, stranger->hello.channel);
 	int rc;
 
-	if (!link || (link->state != DDL__LINK_IDLE && link->state != DDL__LINK_WAITING)) {
+	if (!link || !has_use(link)) {
 		send_away(stranger, NULL);
 		return;
 	}
+	ddl__link_close(link); /* our own attempt, if there is one */
+	link->why = NULL;
 	ddl__mesh_watch(mesh, stranger->stream->fd, &stranger->source, 0, &stranger->watched);
 	link->stream = stranger->stream;
 	leave_slot(stranger);

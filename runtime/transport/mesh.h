@@ -282,7 +282,7 @@ int ddl__link_abort(struct ddl__link *link);
 extern const struct ddl__frame_sink ddl__link_sink; /* what a link that is up listens to; context: the link */
 
 /* greet.c */
-void ddl__greet_connect(struct ddl__link *link);         /* lower rank: begins, or tries again */
+void ddl__greet_connect(struct ddl__link *link);         /* begins, or tries again */
 void ddl__greet_ready(struct ddl__link *link);           /* connecting or greeting, and its socket has something */
 void ddl__greet_accept(struct ddl__listener *listener);  /* the listening socket has something */
 void ddl__greet_strangers(struct ddl__mesh *mesh);       /* the timer: reads once more, sends the late ones away */

@@ -132,6 +132,8 @@ bool ddl__link_move(struct ddl__link *link, bool was_up)
 	} else if (in_use) {
 		to->limit_ms = mesh->timeout_ms < REPLACE_MS ? mesh->timeout_ms : REPLACE_MS;
 		ddl__link_bring_up(to);
+		if (to->state == DDL__LINK_WAITING)
+			ddl__greet_connect(to); /* who would connect may not hear of the loss for half a minute */
 	}
 	return true;
 }

@@ -136,6 +136,20 @@ evenly_spread() { # BYTES
 	grep -q 'a connection to rank 2 on node h2 is lost: .* (rail 1, rail1); goes on over rail 0' "$BATS_TEST_TMPDIR/err.1"
 }
 
+# Ranks 0 and 2 have one connection, over the rail that is lost, and only one of them is told by its kernel.
+@test "a rail that goes down for a moment is carried on by the other" {
+	export DDL_TIMEOUT=20
+	note
+	start_ranks 4 1 allreduce --sizes 4M --iters 12 --algorithm ring --check --json
+	sent_much() { [ "$(since 2 1)" -gt 3000000 ]; }
+	until_true 30 sent_much
+	fabric exec 2 ip link set rail1 down
+	until_true 20 grep -q 'is lost: .* (rail 1, rail1); goes on over rail 0' "$BATS_TEST_TMPDIR/err.2"
+	fabric exec 2 ip link set rail1 up
+	wait_ranks 0 1 2 3
+	all_good 0 1 2 3
+}
+
 @test "rails that all go down end every rank with a sentence" {
 	export DDL_TIMEOUT=4
 	note

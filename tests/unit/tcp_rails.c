@@ -223,6 +223,54 @@ static void test_a_rail_that_breaks_is_carried_on_by_another(void **state)
 	}
 }
 
+/* A rank sees the network fail on its only link to the other, which hears of no end. Returns what keeps that from it. */
+static int cut(struct world *world, int rank)
+{
+	struct ddl__link *link = ddl__mesh_link(mesh_of(world, rank), !rank, 0, 0);
+	int open;
+
+	assert_int_equal(link->state, DDL__LINK_UP);
+	open = dup(link->stream->fd);
+	assert_true(open >= 0);
+	ddl__mesh_enter(link->mesh);
+	link->silent = true;
+	ddl__link_fail(link, -ENETDOWN, "the cable is cut");
+	ddl__mesh_leave(link->mesh);
+	return open;
+}
+
+/* Either rank or both see it. The other is reached over the other rail and told, and all comes. */
+static void test_a_rail_whose_loss_one_rank_alone_sees_is_carried_on_by_another(void **state)
+{
+	for (unsigned see = 1; see < 4; see++) {
+		struct ddl__lane there = lane_of(1, 0, 4, 100), back = lane_of(1, RAILS, 4, 100);
+		struct flows flows = { .n = 2 };
+		struct until_some some = { &flows, 5 };
+		int open[2] = { -1, -1 };
+		struct world world;
+
+		there.call.rings = back.call.rings = 1;
+		two_ranks(&world, RAILS, RAILS, NULL);
+		flows.flow[0] = flow_open(&world, 0, 1, &there, 50);
+		flows.flow[1] = flow_open(&world, 1, 0, &back, 50);
+		until(&world, some_came, &some);
+		assert_int_equal(count_links(&world, 0), 1);
+		for (int i = 0; i < 2; i++)
+			if (see & 1u << i)
+				open[i] = cut(&world, i);
+		until(&world, both_moved, &world);
+		until(&world, flows_step, &flows);
+		for (int i = 0; i < 2; i++) {
+			assert_int_equal(world.rank[i].n_lost, 0);
+			assert_int_equal(count_links(&world, i), 1);
+			if (open[i] >= 0)
+				close(open[i]);
+		}
+		end_lanes(&flows);
+		leave(&world);
+	}
+}
+
 static void test_the_last_rail_that_breaks_is_a_loss_and_is_named(void **state)
 {
 	static const char *const names[] = { "lo", "lo" };
@@ -524,6 +572,7 @@ int main(void)
 		CASE(test_rings_that_share_a_rail_have_channels),
 		CASE(test_ranks_with_other_numbers_of_rails_use_what_both_have),
 		CASE(test_a_rail_that_breaks_is_carried_on_by_another),
+		CASE(test_a_rail_whose_loss_one_rank_alone_sees_is_carried_on_by_another),
 		CASE(test_the_last_rail_that_breaks_is_a_loss_and_is_named),
 		CASE(test_what_is_the_callers_again_cannot_be_sent_again),
 		CASE(test_what_was_written_and_not_read_is_sent_again),
