@@ -73,7 +73,7 @@ def environment(extra=None):
 
 
 def run_main(main):
-    """Exits with what main(arguments) returns. A signal ends it as an exception, so that what runs is ended, and files and hosts go."""
+    """Exits with what main(arguments) returns. Signals are exceptions there, so that what runs is ended, and files and hosts go."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
     try:
         sys.exit(main(sys.argv[1:]))

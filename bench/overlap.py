@@ -100,7 +100,7 @@ def parse_arguments(argv):
     p.add_argument("--out", help="folder for the results (BUILD/bench)")
     p.add_argument("--networks", default="resnet50", help=f"of {','.join(networks.NETWORKS)}, separated by commas (resnet50)")
     p.add_argument("--relations", default="0.5,1", help="communication over compute; below 1 it can be hidden (0.5,1)")
-    p.add_argument("--hosts", type=int, default=8, help="one rank each (8); not more than cores: compute is arithmetic, else a sleep")
+    p.add_argument("--hosts", type=int, default=8, help="one rank each (8); not more than cores: compute is arithmetic, else sleep")
     p.add_argument("--rate", default="400mbit", help="of each host's link (400mbit)")
     p.add_argument("--scale", type=float, default=1, help="part of each message's elements, for a try (1)")
     p.add_argument("--test-us", type=float, default=1000, help="a test call after so much compute, where there are any (1000)")

@@ -154,7 +154,8 @@ def error_plot(rows, svg):
         f"set terminal svg size {360 * len(wires)},400 background rgb 'white' font 'sans,11'",
         f"set output '{svg}'",
         f"set multiplot layout 1,{len(wires)} title 'error of an all-reduce of float32 against float64 (root of the mean square)'",
-        "set logscale xy 2; set grid; set key left top Left reverse samplen 2; set xlabel 'ranks'; set ylabel 'units in the last place'",
+        "set logscale xy 2; set grid; set key left top Left reverse samplen 2",
+        "set xlabel 'ranks'; set ylabel 'units in the last place'",
         "set xtics (" + ", ".join(map(str, ranks)) + f"); set xrange [{ranks[0]}:{ranks[-1] * 1.05}]; set yrange [0.125:32]",
     ]
     for number, wire in enumerate(wires):

@@ -4,9 +4,9 @@
 in network namespaces (links and uplinks limited, node names dealt out over the switches), and of two ranks on one node. Also a
 blocking all-reduce of 4 MB of these two, and what the hook costs for a bucket.
 
-Every process trains the same model over both, in turn (training_ranks.py); a ratio is that of the medians over the rounds, and beside
-it that of the fastest rounds, which other work on the machine has disturbed the least. Needs PyTorch; without root or Slurm the rows
-of the cluster are left out. Writes BUILD/bench/training.json.
+Every process trains the same model over both, in turn (training_ranks.py); a ratio is that of the medians over the rounds, and
+beside it that of the fastest rounds, which other work on the machine has disturbed the least. Needs PyTorch; without root or Slurm
+the rows of the cluster are left out. Writes BUILD/bench/training.json.
 """
 
 import argparse

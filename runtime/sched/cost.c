@@ -329,7 +329,9 @@ double ddl__cost_direct(const struct ddl__model *model, double bytes)
 
 double ddl__cost_allreduce_chain(const struct ddl__model *model, double bytes)
 {
-	const double n = model->n_ranks, slice = bytes / 16 > 4096 ? bytes / 16 < 262144 ? bytes / 16 : 262144 : 4096;
+	const double n = model->n_ranks;
+	const double slice = bytes / 16 > 4096 ? bytes / 16 < 262144 ? bytes / 16 : 262144
+					       : 4096; /* as allreduce_chain.c cuts it */
 	double latency, transfer = slowest_step_us(model, 2 * bytes, &latency);
 	if (n < 2)
 		return 0;
