@@ -23,6 +23,7 @@
 #define JOB_ENV    "SLURM_JOB_NODELIST"
 #define RING_WIDTH 100 /* columns of a ring's line */
 
+enum host_form { HOSTS_SLURM, HOSTS_OPENMPI, HOSTS_MPICH };
 enum form { FORM_TREE, FORM_TEXT, FORM_JSON, FORM_DOT, FORM_SVG, FORM_HOSTFILE, FORM_EXPLAIN, FORM_TRAFFIC };
 
 struct request {                   /* the command line */
@@ -36,13 +37,13 @@ struct request {                   /* the command line */
 	const char *sizes;         /* of --explain and --traffic */
 	const char *algorithm;     /* of --traffic; NULL: what is chosen */
 	uint32_t link_Mbps;        /* for the cost model; 0 not said */
-	const char *host_format;   /* of a line of --hostfile for the tasks of a node; NULL: a line for each task */
+	int host_form;             /* enum host_form: of --hostfile */
 };
 
 static const struct ddl__choice host_forms[] = {
-	{ 0, "slurm", NULL },              /* a line for each task: srun -m arbitrary, mpirun --map-by seq */
-	{ 1, "openmpi", "%s slots=%d\n" }, /* lines for nodes, with their tasks */
-	{ 2, "mpich", "%s:%d\n" },
+	{ HOSTS_SLURM, "slurm", "a line for each task: srun -m arbitrary, mpirun --map-by seq" },
+	{ HOSTS_OPENMPI, "openmpi", "n1 slots=2" },
+	{ HOSTS_MPICH, "mpich", "n1:2" },
 	{ 0, NULL, NULL },
 };
 
@@ -138,7 +139,7 @@ static int take_option(struct request *request, int option, struct ddl_error *er
 		choice = ddl__choice_parse("hostfile", host_forms, optarg ? optarg : "slurm", err);
 		if (!choice)
 			return -EINVAL;
-		request->host_format = choice->description;
+		request->host_form = choice->id;
 		request->form = FORM_HOSTFILE;
 		return 0;
 	default:
@@ -398,7 +399,7 @@ static void print_tree(const struct ddl__view *view)
 }
 
 /* In the order of a ring the tasks of a node come one after the other. */
-static void print_hostfile(const struct ddl__view *view, const char *format)
+static void print_hostfile(const struct ddl__view *view, int form)
 {
 	const int *order = ddl__view_ring(view, 0), n_ranks = view->layout->n_ranks;
 
@@ -406,13 +407,13 @@ static void print_hostfile(const struct ddl__view *view, const char *format)
 		const size_t node = (size_t)view->layout->node_of_rank[order[i]];
 		const char *name = view->plan->nodes[node]->name;
 
-		for (tasks = 1; format && i + tasks < n_ranks; tasks++)
+		for (tasks = 1; i + tasks < n_ranks; tasks++)
 			if ((size_t)view->layout->node_of_rank[order[i + tasks]] != node)
 				break;
-		if (format)
-			printf(format, name, tasks);
-		else
+		for (int task = 0; form == HOSTS_SLURM && task < tasks; task++)
 			puts(name);
+		if (form != HOSTS_SLURM)
+			printf(form == HOSTS_OPENMPI ? "%s slots=%d\n" : "%s:%d\n", name, tasks);
 	}
 }
 
@@ -467,7 +468,7 @@ static int show(const struct request *request, const struct ddl__view *view, str
 		rc = ddl__view_svg(view, request->by_rank, stdout);
 		break;
 	case FORM_HOSTFILE:
-		print_hostfile(view, request->host_format);
+		print_hostfile(view, request->host_form);
 		break;
 	case FORM_EXPLAIN:
 	case FORM_TRAFFIC:
