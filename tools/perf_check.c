@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "perf_check.h"
+#include "reduce.h"
 
 #define I8_MOST    127       /* largest code of an int8 block */
 #define I8_SUM_MAX (1 << 15) /* whole numbers up to which I8_MOST times one is carried as it is */
@@ -28,11 +29,6 @@ static const struct format formats[] = {
 	[DDL_FLOAT16] = { 11, 15, -14, 0x1p-11, 0x1p-24, DDL_FLOAT32 },
 	[DDL_BFLOAT16] = { 8, 127, -126, 0x1p-8, 0x1p-133, DDL_FLOAT32 },
 };
-
-static bool is_float(enum ddl_type type)
-{
-	return type <= DDL_BFLOAT16;
-}
 
 /* The floating-point type that travels. */
 static enum ddl_type wire_type(const struct ddl__check *check)
@@ -270,7 +266,7 @@ void ddl__check_fill(const struct ddl__check *check, int rank, uint64_t tensor, 
 {
 	const uint64_t start = stream(check, rank, tensor);
 
-	if (!is_float(check->type)) {
+	if (!ddl__type_rounds(check->type)) {
 		for (uint64_t i = 0; i < count; i++)
 			store_integer(check->type, data, i, integer_input(check, bits_at(start, i)));
 		return;
@@ -501,7 +497,7 @@ static int compare_integer_copies(const struct ddl__check *check, uint64_t tenso
 int ddl__check_compare(const struct ddl__check *check, uint64_t tensor, const void *data, uint64_t first, uint64_t end,
 		       struct ddl__ulp *ulp, struct ddl__mismatch *mismatch)
 {
-	if (is_float(check->type))
+	if (ddl__type_rounds(check->type))
 		return check->op == 0 ? compare_float_copies(check, tensor, data, first, end, ulp, mismatch)
 				      : compare_floats(check, tensor, data, first, end, ulp, mismatch);
 	return check->op == 0 ? compare_integer_copies(check, tensor, data, first, end, mismatch)

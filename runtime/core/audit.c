@@ -107,8 +107,8 @@ static void compare_result(struct ddl_request *r)
 
 static bool is_audited(const struct ddl_request *r)
 {
-	return r->comm->audit && !r->comm->audit->closed && r->call.collective == DDL__ALLREDUCE && r->call.type <= DDL_BFLOAT16 &&
-	       r->call.count > 0 && r->comm->size > 1;
+	return r->comm->audit && !r->comm->audit->closed && r->call.collective == DDL__ALLREDUCE &&
+	       ddl__type_rounds((enum ddl_type)r->call.type) && r->call.count > 0 && r->comm->size > 1;
 }
 
 /* The library's own requests are neither compared nor in the statistics. */

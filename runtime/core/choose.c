@@ -74,7 +74,7 @@ int ddl__choose_ways(const struct ddl__said *said, const struct ddl__call *call,
 	}
 	add_ways(said, call, elements, pick);
 	const bool extremes = call->op == DDL_MIN || call->op == DDL_MAX;
-	pick->need.narrow = type == DDL_FLOAT16 || type == DDL_BFLOAT16;
+	pick->need.narrow = ddl__type_narrow(type);
 	pick->need.flat = accuracy == DDL_ACCURACY_FLAT || accuracy == DDL_ACCURACY_EXACT;
 	pick->need.in_order = floats && !(extremes && type != DDL_FLOAT32) && said_reproducible(said);
 	pick->need.ring = call->collective == DDL__REDUCE_SCATTER && call->feedback;

@@ -12,6 +12,7 @@
 #include "channel.h"
 #include "engine.h"
 #include "error.h"
+#include "options.h"
 #include "rounding.h"
 #include "shape.h"
 #include "share.h"
@@ -39,15 +40,15 @@ static const char *counts_text(const struct ddl__call *call, char *text, size_t 
 	return text;
 }
 
-/* "wire i8, stochastic with seed 7, error feedback". */
+/* "wire i8, flat, stochastic with seed 7, error feedback". */
 static void wire_text(const struct ddl__call *call, char *text, size_t size)
 {
 	const char *name = ddl__wire_name((enum ddl_wire)call->wire);
 	char chance[48] = "";
 	if (call->rounding == DDL_ROUND_STOCHASTIC)
 		snprintf(chance, sizeof(chance), ", stochastic with seed %llu", (unsigned long long)call->seed);
-	static const char *const accuracies[] = { "", ", fast", ", flat", ", exact" };
-	snprintf(text, size, "wire %s%s%s%s%s", name ? name : "unknown", call->accuracy < 4 ? accuracies[call->accuracy] : "",
+	const struct ddl__choice *accuracy = call->accuracy ? ddl__choice_by_id(ddl__accuracies, (int)call->accuracy) : NULL;
+	snprintf(text, size, "wire %s%s%s%s%s%s", name ? name : "unknown", accuracy ? ", " : "", accuracy ? accuracy->name : "",
 		 call->in_order ? ", reproducible" : "", chance, call->feedback ? ", error feedback" : "");
 }
 
@@ -233,7 +234,7 @@ static int make_schedule(struct ddl_request *r, const struct ddl__candidate *can
 				    .wire_bytes = r->kernels->wire_bytes,
 				    .wire_block = r->kernels->wire_block,
 				    .rounds = r->call.wire != DDL_WIRE_NATIVE && r->comm->size > 1,
-				    .narrow = r->call.type == DDL_FLOAT16 || r->call.type == DDL_BFLOAT16,
+				    .narrow = ddl__type_narrow((enum ddl_type)r->call.type),
 				    .in_order = r->call.in_order,
 				    .counts = args->counts,
 				    .recv_counts = args->recv_counts,

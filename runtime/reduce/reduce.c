@@ -103,6 +103,11 @@ int ddl__type_rounds(enum ddl_type type)
 	return type == DDL_FLOAT64 || type == DDL_FLOAT32 || type == DDL_FLOAT16 || type == DDL_BFLOAT16;
 }
 
+int ddl__type_narrow(enum ddl_type type)
+{
+	return type == DDL_FLOAT16 || type == DDL_BFLOAT16;
+}
+
 const char *ddl__type_name(enum ddl_type type)
 {
 	return (size_t)type < sizeof(types) / sizeof(types[0]) ? types[type].name : NULL;

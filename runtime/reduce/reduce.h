@@ -96,6 +96,9 @@ enum ddl_wire ddl__wire_resolve(enum ddl_wire wanted, enum ddl_type type);
 /* Whether the type is one of floating point, so that reductions round. */
 int ddl__type_rounds(enum ddl_type type);
 
+/* Whether it is one of 16 bits: memory rounds what is reduced to less than the accumulator has. */
+int ddl__type_narrow(enum ddl_type type);
+
 /* Names of types and operations as the tools spell them: "f32", "sum"; NULL: unknown. */
 const char *ddl__type_name(enum ddl_type type);
 const char *ddl__op_name(enum ddl_op op);
