@@ -117,7 +117,7 @@ int ddl__ask_check(const struct ddl_comm *comm, struct ddl__ask *ask, struct ddl
 		return rc;
 	/* buffers that come later are not held against counts again */
 	const bool pairs = ask->by_counts && a->call.collective == DDL__ALLTOALL;
-	a->in_place = pairs ? INT64_MIN : ((int64_t)shape.output_at - (int64_t)shape.input_at) * (int64_t)size;
+	a->in_place = pairs ? INT64_MIN : (int64_t)((shape.output_at - shape.input_at) * size);
 	if (pairs) {
 		a->call.counts = 1; /* ranks differ by right: each pair of them agrees on its own */
 	} else if (ask->by_counts) {
