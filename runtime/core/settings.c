@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +88,16 @@ static int read_dump_signal(int *number, struct ddl_error *err)
 				      ddl__error_word(word, sizeof(word), text, strlen(text)));
 }
 
+/* strtod(), with a decimal point in the language of any program. */
+static double read_decimal(const char *text, char **end)
+{
+	locale_t plain = newlocale(LC_NUMERIC_MASK, "C", NULL);
+	const double number = plain ? strtod_l(text, end, plain) : strtod(text, end);
+	if (plain)
+		freelocale(plain);
+	return number;
+}
+
 /* DDL_CHECK: a share, 0.01 or 1e-2; 0 and nothing: none. */
 static int read_check(uint64_t *check, struct ddl_error *err)
 {
@@ -95,7 +106,7 @@ static int read_check(uint64_t *check, struct ddl_error *err)
 	*check = 0;
 	if (!text)
 		return 0;
-	double share = strtod(text, &end);
+	double share = read_decimal(text, &end);
 	if (end == text || *end || !(share >= 0 && share <= 1))
 		return ddl__error_set(
 			err, -EINVAL,

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -332,6 +333,35 @@ static void a_share_that_is_none_is_refused_in_a_sentence(void **state)
 	assert_int_equal(settings.check, 0);
 }
 
+/* A locale that writes 0,01, made in a folder. False: this machine has no sources of locales. */
+static bool use_decimal_comma(const char *folder)
+{
+	char command[256];
+	snprintf(command, sizeof(command), "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >/dev/null 2>&1", folder);
+	setenv("LOCPATH", folder, 1);
+	return system(command) == 0 && setlocale(LC_NUMERIC, "de_DE.UTF-8") && strtod("0,5", NULL) > 0;
+}
+
+static void a_share_is_read_alike_whatever_the_programs_language(void **state)
+{
+	char folder[] = "/tmp/ddl-audit-XXXXXX", command[64];
+	struct ddl__settings settings;
+	struct ddl_error err;
+	assert_non_null(mkdtemp(folder));
+	const bool comma = use_decimal_comma(folder);
+	setenv("DDL_CHECK", "0.25", 1);
+	const int rc = ddl__settings_read(NULL, &settings, &err);
+	unsetenv("DDL_CHECK");
+	unsetenv("LOCPATH");
+	setlocale(LC_NUMERIC, "C");
+	snprintf(command, sizeof(command), "rm -r %s", folder);
+	assert_int_equal(system(command), 0);
+	if (!comma)
+		skip();
+	assert_int_equal(rc, 0);
+	assert_true(settings.check == UINT64_C(1) << 62);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -343,6 +373,7 @@ int main(void)
 		cmocka_unit_test(a_share_of_the_starts_is_taken_whatever_the_order_on_each_rank),
 		cmocka_unit_test(a_start_ends_with_its_check),
 		cmocka_unit_test(a_share_that_is_none_is_refused_in_a_sentence),
+		cmocka_unit_test(a_share_is_read_alike_whatever_the_programs_language),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
