@@ -76,6 +76,7 @@ int ddl__choose_ways(const struct ddl__said *said, const struct ddl__call *call,
 	const bool extremes = call->op == DDL_MIN || call->op == DDL_MAX;
 	pick->need.narrow = ddl__type_narrow(type);
 	pick->need.flat = accuracy == DDL_ACCURACY_FLAT || accuracy == DDL_ACCURACY_EXACT;
+	/* extremes are the same in any order, unless a wire rounds what is compared */
 	pick->need.in_order = floats && !(extremes && type != DDL_FLOAT32) && said_reproducible(said);
 	pick->need.ring = call->collective == DDL__REDUCE_SCATTER && call->feedback;
 	return 0;

@@ -68,8 +68,10 @@ struct job {
 	struct ddl_request *requests[N];
 };
 
+/* What is told from here on is kept until end(). */
 static void world_audited(struct world *w, double share)
 {
+	listen_in();
 	world_init(w, N, 2, TIMEOUT_MS);
 	for (int r = 0; r < N; r++)
 		assert_int_equal(ddl__audit_open(w->comms[r], share >= 1 ? UINT64_MAX : (uint64_t)(share * 0x1p64)), 0);
@@ -99,6 +101,15 @@ static void job_close(struct job *job)
 		if (!job->in_place)
 			free(job->send[r]);
 	}
+}
+
+/* Returns what was told, to be freed. */
+static char *end(struct world *w, struct job *jobs, size_t n)
+{
+	for (size_t j = 0; j < n; j++)
+		job_close(&jobs[j]);
+	world_fini(w);
+	return end_listening();
 }
 
 static void fill(struct job *job, uint64_t *seed)
@@ -132,34 +143,21 @@ static void any_changed_bit_or_length_changes_the_hash(void **state)
 
 static void good_results_give_errors_of_the_wires_size_and_no_complaint(void **state)
 {
-	static const struct {
-		enum ddl_type type;
-		enum ddl_wire wire;
-		enum ddl_op op;
-		const char *algorithm;
-		int feedback;
-		bool in_place;
-	} jobs[] = {
-		{ DDL_FLOAT32, DDL_WIRE_NATIVE, DDL_SUM, "ring", 0, false },
-		{ DDL_FLOAT32, DDL_WIRE_BFLOAT16, DDL_SUM, "ring", 0, true },
-		{ DDL_FLOAT32, DDL_WIRE_FLOAT16, DDL_AVG, "direct", 0, true },
-		{ DDL_FLOAT32, DDL_WIRE_INT8, DDL_SUM, "halving", 0, false },
-		{ DDL_FLOAT32, DDL_WIRE_INT8, DDL_SUM, "ring", 1, true },
-		{ DDL_FLOAT32, DDL_WIRE_BFLOAT16, DDL_AVG, "direct", 1, false },
-		{ DDL_BFLOAT16, DDL_WIRE_NATIVE, DDL_SUM, "tree", 0, true },
-		{ DDL_FLOAT16, DDL_WIRE_NATIVE, DDL_MAX, "ring", 0, false },
-		{ DDL_FLOAT64, DDL_WIRE_NATIVE, DDL_SUM, "ring", 0, true },
+	static const struct job jobs[] = {
+		{ .type = DDL_FLOAT32, .wire = DDL_WIRE_NATIVE, .op = DDL_SUM, .algorithm = "ring" },
+		{ .type = DDL_FLOAT32, .wire = DDL_WIRE_BFLOAT16, .op = DDL_SUM, .algorithm = "ring", .in_place = true },
+		{ .type = DDL_FLOAT32, .wire = DDL_WIRE_FLOAT16, .op = DDL_AVG, .algorithm = "direct", .in_place = true },
+		{ .type = DDL_FLOAT32, .wire = DDL_WIRE_INT8, .op = DDL_SUM, .algorithm = "halving" },
+		{ .type = DDL_FLOAT32, .wire = DDL_WIRE_INT8, .op = DDL_SUM, .algorithm = "ring", .feedback = 1, .in_place = true },
+		{ .type = DDL_FLOAT32, .wire = DDL_WIRE_BFLOAT16, .op = DDL_AVG, .algorithm = "direct", .feedback = 1 },
+		{ .type = DDL_BFLOAT16, .wire = DDL_WIRE_NATIVE, .op = DDL_SUM, .algorithm = "tree", .in_place = true },
+		{ .type = DDL_FLOAT16, .wire = DDL_WIRE_NATIVE, .op = DDL_MAX, .algorithm = "ring" },
+		{ .type = DDL_FLOAT64, .wire = DDL_WIRE_NATIVE, .op = DDL_SUM, .algorithm = "ring", .in_place = true },
 	};
 	uint64_t seed = 7;
 	for (size_t j = 0; j < sizeof(jobs) / sizeof(jobs[0]); j++) {
-		struct job job = { .type = jobs[j].type,
-				   .wire = jobs[j].wire,
-				   .op = jobs[j].op,
-				   .algorithm = jobs[j].algorithm,
-				   .feedback = jobs[j].feedback,
-				   .in_place = jobs[j].in_place };
+		struct job job = jobs[j];
 		struct world w;
-		listen_in();
 		world_audited(&w, 1);
 		job_open(&w, &job);
 		for (int s = 0; s < 5; s++) {
@@ -167,9 +165,7 @@ static void good_results_give_errors_of_the_wires_size_and_no_complaint(void **s
 			start(&job);
 		}
 		const double most = w.comms[0]->audit->most;
-		job_close(&job);
-		world_fini(&w);
-		char *text = end_listening();
+		char *text = end(&w, &job, 1);
 		expect(text, "5 results compared", 1);
 		expect(text, job.type == DDL_FLOAT64 ? "against float64" : "against float32", most > 0);
 		expect(text, "not the same bits on all ranks: 0; that lost numbers: 0; inputs with NaN or infinity: 0", 1);
@@ -187,7 +183,6 @@ static void a_rank_whose_result_is_damaged_is_named(void **state)
 		struct job job = { .type = DDL_FLOAT32, .wire = DDL_WIRE_BFLOAT16, .op = DDL_SUM, .algorithm = "direct" };
 		struct world w;
 		uint64_t seed = 1;
-		listen_in();
 		world_audited(&w, 1);
 		job_open(&w, &job);
 		ddl__loop_world_damage(w.loop, 1, 3, job.requests[3]->id, 1);
@@ -197,9 +192,7 @@ static void a_rank_whose_result_is_damaged_is_named(void **state)
 		}
 		assert_memory_equal(job.recv[0], job.recv[2], COUNT * sizeof(float));
 		assert_int_equal(memcmp(job.recv[0], job.recv[3], COUNT * sizeof(float)) != 0, starts == 1);
-		job_close(&job);
-		world_fini(&w);
-		char *text = end_listening();
+		char *text = end(&w, &job, 1);
 		expect(text, "start 1: the result of rank 3 on node ", 1);
 		expect(text, "is not the same bits", 1);
 		expect(text, "not the same bits on all ranks: 1;", 1);
@@ -212,7 +205,6 @@ static void the_rank_that_holds_nan_first_is_named_with_the_element_once(void **
 	struct job job = { .type = DDL_FLOAT32, .wire = DDL_WIRE_INT8, .op = DDL_SUM, .in_place = true };
 	struct world w;
 	uint64_t seed = 1;
-	listen_in();
 	world_audited(&w, 1);
 	job_open(&w, &job);
 	for (int s = 0; s < 4; s++) {
@@ -224,9 +216,7 @@ static void the_rank_that_holds_nan_first_is_named_with_the_element_once(void **
 			}
 		start(&job);
 	}
-	job_close(&job);
-	world_fini(&w);
-	char *text = end_listening();
+	char *text = end(&w, &job, 1);
 	expect(text, "start 2: the input of rank 2 on node ", 1);
 	expect(text, "(NaN at element 17) is not finite", 1);
 	expect(text, "is not finite", 1);
@@ -239,15 +229,12 @@ static void results_that_overflow_in_the_type_are_told(void **state)
 {
 	struct job job = { .type = DDL_FLOAT16, .op = DDL_SUM, .algorithm = "ring" };
 	struct world w;
-	listen_in();
 	world_audited(&w, 1);
 	job_open(&w, &job);
 	for (int r = 0; r < N; r++)
 		store(job.send[r], DDL_FLOAT16, 5, 30000);
 	start(&job);
-	job_close(&job);
-	world_fini(&w);
-	char *text = end_listening();
+	char *text = end(&w, &job, 1);
 	expect(text, "1 elements are finite numbers in float32 but not in the result", 1);
 	free(text);
 }
@@ -259,7 +246,6 @@ static void a_share_of_the_starts_is_taken_whatever_the_order_on_each_rank(void 
 	struct job jobs[JOBS];
 	struct world w;
 	uint64_t seed = 1;
-	listen_in();
 	world_audited(&w, 0.25);
 	ddl__loop_world_jitter(w.loop, 3, 5);
 	for (int j = 0; j < JOBS; j++) {
@@ -275,10 +261,7 @@ static void a_share_of_the_starts_is_taken_whatever_the_order_on_each_rank(void 
 			drive_well(jobs[j].requests, N);
 	}
 	const uint64_t results = w.comms[0]->audit->results;
-	for (int j = 0; j < JOBS; j++)
-		job_close(&jobs[j]);
-	world_fini(&w);
-	char *text = end_listening();
+	char *text = end(&w, jobs, JOBS);
 	expect(text, "not the same bits on all ranks: 0", 1);
 	free(text);
 	assert_in_range(results, JOBS * STARTS / 5, JOBS * STARTS * 3 / 10);
@@ -290,7 +273,6 @@ static void a_start_ends_with_its_check(void **state)
 	struct job job = { .type = DDL_FLOAT32, .op = DDL_SUM, .algorithm = "ring" };
 	struct world w;
 	int results[N];
-	listen_in();
 	world_audited(&w, 1);
 	job_open(&w, &job);
 	for (int r = 0; r < N; r++)
@@ -301,9 +283,7 @@ static void a_start_ends_with_its_check(void **state)
 	}
 	drive(job.requests, N, results);
 	start(&job);
-	job_close(&job);
-	world_fini(&w);
-	char *text = end_listening();
+	char *text = end(&w, &job, 1);
 	expect(text, "2 results compared", 1);
 	free(text);
 }
