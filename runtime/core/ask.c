@@ -141,10 +141,17 @@ static int take_forced(const struct ddl_comm *comm, enum ddl__collective collect
 				 : ddl__dims_check(o->dims, o->n_dims, comm->size, err);
 }
 
-const char *ddl__ask_forced(const struct ddl_comm *comm)
+/* DDL_ALGO; NULL: it says nothing. */
+static const char *environment_names(void)
 {
 	const char *name = getenv("DDL_ALGO");
-	return name && *name ? name : ddl__select_wanted(&comm->plan->options);
+	return name && *name ? name : NULL;
+}
+
+const char *ddl__ask_forced(const struct ddl_comm *comm)
+{
+	const char *name = environment_names();
+	return name ? name : ddl__select_wanted(&comm->plan->options);
 }
 
 /* Bytes of the call's count on its wire. */
@@ -168,8 +175,9 @@ static int choose(const struct ddl_comm *comm, const struct ddl_request_options 
 					.env_accuracy = env->accuracy,
 					.env_reproducible = env->reproducible,
 					.plan = &comm->plan->options };
-	const char *wanted = o->algorithm;
-	const char *forced = wanted && *wanted ? wanted : collective == DDL__ALLREDUCE ? ddl__ask_forced(comm) : NULL;
+	const bool all = collective == DDL__ALLREDUCE;
+	const char *named = o->algorithm && *o->algorithm ? o->algorithm : all ? environment_names() : NULL;
+	const char *forced = named || !all ? named : ddl__select_wanted(&comm->plan->options);
 	const bool blocks = ddl__has_blocks(collective) && !call->counts; /* by counts it is that of all blocks */
 	struct ddl__model model;
 	struct ddl__picked picked;
@@ -180,9 +188,7 @@ static int choose(const struct ddl_comm *comm, const struct ddl_request_options 
 	if (rc < 0)
 		return rc;
 	rc = ddl__pick(&pick, &picked);
-	const char *env_algorithm = getenv("DDL_ALGO");
-	const bool by_plan = forced && !(wanted && *wanted) && !(env_algorithm && *env_algorithm);
-	if (rc < 0 && by_plan) {
+	if (rc < 0 && forced && !named) {
 		pick.forced = NULL; /* what the plan names gives way to what is asked of precision */
 		rc = ddl__pick(&pick, &picked);
 	}

@@ -94,11 +94,11 @@ PUBLIC void *mmap(void *address, size_t length, int protection, int flags, int f
 /* ---- one request, of any collective ---- */
 
 enum {
-	REQUESTS_MAX = COUNTS ? 1000 : 300,
+	REQUESTS_MAX = COUNTS ? 1000 : 300, /* sanitizers are slow */
 	STARTS = COUNTS ? 100000 : 5000,
 	COUNT_MAX = 40000,
-	KINDS = 10
-}; /* sanitizers are slow */
+	KINDS = 10,
+};
 
 enum kind {
 	ALLREDUCE = 0,
