@@ -30,8 +30,8 @@ struct ddl__settings {
 
 /*
  * Reads them. Environment: DDL_PLAN, DDL_MODE, DDL_TRANSPORTS, DDL_NET, DDL_TIMEOUT (seconds), DDL_PROGRESS, DDL_PROGRESS_CORES,
- * DDL_TRACE (folder), DDL_TUNE (file), DDL_MEASURE, DDL_ACCURACY, DDL_REPRODUCIBLE, DDL_STATS, DDL_TRACE_SIZE (MiB), DDL_DUMP_SIGNAL,
- * DDL_CHECK.
+ * DDL_TRACE (folder), DDL_TUNE (file), DDL_MEASURE, DDL_ACCURACY, DDL_REPRODUCIBLE, DDL_STATS, DDL_TRACE_SIZE (MiB),
+ * DDL_DUMP_SIGNAL, DDL_CHECK.
  * Returns 0; -EINVAL with a sentence that names the variable and what it may be.
  */
 int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__settings *settings, struct ddl_error *err);

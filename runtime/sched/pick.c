@@ -23,8 +23,8 @@ static int fastest(const struct ddl__pick *pick, const struct ddl__need *need, u
 }
 
 /*
- * What is measured, unless something that is not keeps what is needed much more cheaply, by predictions of both. Where even the ring
- * keeps it nothing is asked for, and all that competes was measured.
+ * What is measured, unless something that is not keeps what is needed much more cheaply, by predictions of both. Where even the
+ * ring keeps it nothing is asked for, and all that competes was measured.
  */
 static int pick_measured(const struct ddl__pick *pick, const struct ddl__need *need, const struct ddl__model *model, uint64_t bytes,
 			 struct ddl__candidate *candidate)

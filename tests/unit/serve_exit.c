@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * serve_exit.c - a program may end without ddl_comm_destroy(), as most do after an error: its service threads must have ended before
- * the libraries below them are taken down, or they crash in there.
+ * serve_exit.c - a program may end without ddl_comm_destroy(), as most do after an error: its service threads must have ended
+ * before the libraries below them are taken down, or they crash in there.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parameters of three networks, computed from their layers: what training sums over the ranks, and how much work lies between.
 
-    networks.py resnet50 > resnet50.sizes     all trainable tensors in the order of the forward pass: name, number of float32 elements
+    networks.py resnet50 > resnet50.sizes     all trainable tensors in the order of the forward pass: name, float32 elements
     networks.py --messages vgg16              weights and biases alone, each a message: also the multiply-adds of a sample behind it
 
 Sources: He, Zhang, Ren and Sun, "Deep Residual Learning for Image Recognition", 2015, Table 1, column "50-layer"; Simonyan and
