@@ -425,8 +425,10 @@ void ddl_comm_destroy(struct ddl_comm *comm)
 		say_goodbye(comm);
 	ddl__engine_thread_stop(comm);
 	ddl__cache_clear(comm);
-	while (comm->ids.n) /* the caller forgot them; their lanes must not outlive the transports */
-		ddl__request_destroy(comm->ids.rows[comm->ids.n - 1].request);
+	/* The caller forgot them; their lanes must not outlive the transports. One that owns others was made before them. */
+	for (uint32_t i = 0; i < comm->ids.n; i++)
+		if (comm->ids.rows[i].request)
+			ddl__request_destroy(comm->ids.rows[i].request);
 	ddl__audit_close(comm);
 	ddl__trace_close(comm->trace);
 	for (size_t t = 0; t < comm->n_transports; t++)

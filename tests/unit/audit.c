@@ -313,6 +313,33 @@ static void a_share_that_is_none_is_refused_in_a_sentence(void **state)
 	assert_int_equal(settings.check, 0);
 }
 
+/* As programs do after an error. */
+static void requests_that_the_caller_forgot_end_with_the_communicator(void **state)
+{
+	struct job jobs[2] = { { .type = DDL_FLOAT32, .wire = DDL_WIRE_INT8, .op = DDL_SUM, .feedback = 1 },
+			       { .type = DDL_BFLOAT16, .op = DDL_SUM, .in_place = true } };
+	uint64_t seed = 8;
+	struct world w;
+	listen_in();
+	world_audited(&w, 1);
+	for (int i = 0; i < 2; i++) {
+		job_open(&w, &jobs[i]);
+		fill(&jobs[i], &seed);
+		start(&jobs[i]);
+	}
+	ddl_comm_abort(w.comms[0], "enough");
+	world_fini(&w);
+	char *text = end_listening();
+	expect(text, "results compared", 1);
+	free(text);
+	for (int i = 0; i < 2; i++)
+		for (int r = 0; r < N; r++) {
+			free(jobs[i].recv[r]);
+			if (!jobs[i].in_place)
+				free(jobs[i].send[r]);
+		}
+}
+
 /* A locale that writes 0,01, made in a folder. False: this machine has no sources of locales. */
 static bool use_decimal_comma(const char *folder)
 {
@@ -352,6 +379,7 @@ int main(void)
 		cmocka_unit_test(results_that_overflow_in_the_type_are_told),
 		cmocka_unit_test(a_share_of_the_starts_is_taken_whatever_the_order_on_each_rank),
 		cmocka_unit_test(a_start_ends_with_its_check),
+		cmocka_unit_test(requests_that_the_caller_forgot_end_with_the_communicator),
 		cmocka_unit_test(a_share_that_is_none_is_refused_in_a_sentence),
 		cmocka_unit_test(a_share_is_read_alike_whatever_the_programs_language),
 	};
