@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""digits.py FOLDER - writes scikit-learn's digits as darknet reads them: an image a file, its label in its name, and lists of names."""
+"""digits.py FOLDER - writes scikit-learn's digits as darknet reads them: an image a file with its label in its name, and lists."""
 
 import pathlib
 import sys

@@ -5,12 +5,13 @@
  *     train NETWORK.cfg FOLDER [EPOCHS]      FOLDER holds train.list, test.list and labels.list, as digits.py writes them
  *
  * darknet calls each layer's functions through pointers in the layer, and that is all the hold that is needed:
- *   backward  darknet's own, then the all-reduces of this layer's gradients start, while darknet goes on with the layer below it
+ *   backward  darknet's own, then the all-reduces of this layer's gradients start, while darknet goes on with the layer below
  *   update    waits for this layer's gradients alone, then darknet's own
- * The layers that darknet updates first have the highest priority. Gradients are averaged, not summed: darknet keeps its momentum in
- * the same arrays, and what is equal on all ranks stays so in the average.
+ * The layers that darknet updates first have the highest priority. Gradients are averaged, not summed: darknet keeps its momentum
+ * in the same arrays, and what is equal on all ranks stays so in the average.
  *
- * After each epoch rank 0 prints the accuracy on images that nobody has learnt from, and whether all replicas are the same to the bit.
+ * After each epoch rank 0 prints the accuracy on images that nobody has learnt from, and whether all replicas are the same to
+ * the bit.
  */
 #include <err.h>
 #include <stdint.h>
