@@ -15,10 +15,15 @@ BUILD = os.environ.get("DDL_BUILD", os.path.join(os.path.dirname(__file__), ".."
 SECONDS = 150  # that the ranks of a case may take
 
 
+def importable(module):
+    """Whether a package is installed."""
+    return importlib.util.find_spec(module) is not None
+
+
 def need(*modules):
     """Ends the test file with 77 where one of these is not installed."""
     for module in modules:
-        if importlib.util.find_spec(module) is None:
+        if not importable(module):
             print(f"skipped: the Python package {module} is not installed (scripts/install-deps test)")
             sys.exit(77)
 
