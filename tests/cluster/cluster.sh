@@ -240,11 +240,11 @@ write_configuration() {
 claim_network() {
 	local k lock
 	exec {lock}</run/netns
-	flock "$lock"
+	flock -w 60 "$lock" || fail "another cluster.sh holds the lock on /run/netns"
 	for ((k = 0; k < 50; k++)); do
 		net=10.$((77 + k))
 		port=$((17200 + 10 * k))
-		if ip -4 addr show | grep -qF "inet $net."; then continue; fi
+		if ip -4 addr show | grep -qF "inet $net." || [ -n "$(ss -Hltn "sport = :$port")" ]; then continue; fi
 		ip link add "$prefix-ctl" type veth peer name ctl netns "$prefix-fab"
 		ip addr add "$net.255.1/16" dev "$prefix-ctl"
 		ip link set "$prefix-ctl" up
@@ -374,10 +374,7 @@ up() {
 	if [ -e "$dir" ] || [ -e "/run/netns/$prefix-fab" ]; then
 		fail "cluster $prefix is up already, or was left behind; remove it with: cluster.sh --prefix $prefix down"
 	fi
-	mkdir -p "$BASE"
-	exec 9>"$BASE/lock"
-	flock -w 30 9 || fail "another cluster.sh holds $BASE/lock"
-	mkdir "$dir"
+	mkdir -p "$dir" || mkdir -p "$dir" # another one may just have removed what is above it
 	trap up_failed EXIT
 	mkdir -p "$dir"/{etc,run,state,log,spool,munge,tmp,node}
 	chmod 755 "$dir" "$dir"/*
@@ -388,7 +385,6 @@ up() {
 	done
 	ip netns add "$prefix-fab"
 	claim_network
-	exec 9>&-
 	write_configuration
 	build_fabric
 	start_munged "$dir/run"
@@ -433,7 +429,7 @@ remove_folder() {
 		sleep 0.1
 	done
 	[ ! -e "$dir" ] || fail "cannot remove $dir"
-	if [ -z "$(find "$BASE" -mindepth 1 ! -name lock 2>/dev/null | head -n 1)" ]; then rm -rf "$BASE"; fi
+	rmdir "$BASE" 2>/dev/null || true # the last one
 }
 
 need_up() {
