@@ -578,11 +578,11 @@ void ddl__engine_check_deadline(struct ddl_request *request)
 	ddl__call_describe(&request->call, call, sizeof(call));
 	ddl__request_describe_wait(request, wait, sizeof(wait));
 	ddl__dump(comm, "the deadline has passed");
-	ddl__engine_fail(
-		comm, -ETIMEDOUT,
-		"request %u (%s) has not moved for %d ms: %s; is that rank stuck, does it wait for another one, or did it never "
-		"start the request? (DDL_TIMEOUT sets the limit)",
-		DDL__REQUEST_NUMBER(request->id), call, comm->timeout_ms, wait);
+	ddl__engine_fail(comm, -ETIMEDOUT,
+			 "request %u (%s) has not moved within the timeout of %d ms: %s; is that rank stuck, does it wait for "
+			 "another one, or "
+			 "did it never start the request? (DDL_TIMEOUT sets the limit)",
+			 DDL__REQUEST_NUMBER(request->id), call, comm->timeout_ms, wait);
 }
 
 /* ---- the service thread ---- */
