@@ -164,7 +164,8 @@ size_t ddl_type_size(enum ddl_type type);
  * ddl_comm_create - makes the communicator of all ranks of the job step. Collective; blocks until all ranks called it.
  *
  * Ranks come from options->store where given, else from PMIx (srun --mpi=pmix, ddl run, mpirun), else the process is alone.
- * The plan of rank 0 counts; without one it is built from what the nodes know of themselves. At most two fences.
+ * The plan of rank 0 counts; without one it is built from what the nodes know of themselves. At most two fences, and a barrier:
+ * from then on the end of any rank fails the calls of all others.
  * On more than one node, with no algorithm asked for by name and no tuning file, some all-reduces are measured (options->measure):
  * up to two seconds on slow networks; the times are kept in $XDG_CACHE_HOME/ddl (or ~/.cache/ddl) per set of nodes. Choices by
  * measured times may differ from job to job, and with them the rounding of results; an algorithm or a tuning file that is given

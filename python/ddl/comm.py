@@ -89,7 +89,7 @@ class Comm:
         if rc:
             raise error(rc, err.text.decode()) from (bridge.exception if bridge else None)
         assert made.value
-        return cls(made.value)._connected()
+        return cls(made.value)
 
     def split(self, color: Optional[int], key: int = 0) -> Optional["Comm"]:
         """Makes communicators of parts, one for each color. Collective; blocks.
@@ -102,7 +102,7 @@ class Comm:
         rc = lib.ddl_comm_split(self._live(), -1 if color is None else color, key, ctypes.byref(made), ctypes.byref(err))
         if rc:
             raise error(rc, err.text.decode())
-        return type(self)(made.value)._connected() if made.value else None
+        return type(self)(made.value) if made.value else None
 
     def dup(self) -> "Comm":
         """Makes a communicator of the same ranks with requests of its own. Collective; blocks."""
@@ -111,12 +111,7 @@ class Comm:
         if rc:
             raise error(rc, err.text.decode())
         assert made.value
-        return type(self)(made.value)._connected()
-
-    def _connected(self) -> "Comm":
-        """Connections are made when they are first needed, and only those who have one hear of a rank that ends: now all have."""
-        self.barrier()
-        return self
+        return type(self)(made.value)
 
     def destroy(self) -> None:
         """Ends it, its requests too; says goodbye to the other ranks (at most ten seconds). Twice does nothing.

@@ -3,7 +3,8 @@
  * comm.c - a communicator from bootstrap to goodbye.
  *
  * create: find the ranks, gather the facts, open the transports (so that they have addresses), exchange, build the layout, attach.
- * No connection is made here: requests open the lanes that they need.
+ * Then a barrier: connections are made by requests, and only ranks that are connected hear of each other's end. The others are made
+ * by the requests that need them.
  */
 #include "comm.h"
 
@@ -257,10 +258,11 @@ static int start_services(struct ddl_comm *comm, const struct ddl__members *memb
 	return rc ? rc : ddl__serve_start(comm, members, err);
 }
 
-/* What people want to see of it: wanted is the same on all ranks. What was measured before is not part of it. */
-static int start_observing(struct ddl_comm *comm, unsigned wanted, struct ddl_error *err)
+/* What people want to see of it, the same on all ranks. What ran before is not part of it. */
+static int start_observing(struct ddl_comm *comm, struct ddl_error *err)
 {
 	struct ddl__origin *origin = comm->origin;
+	unsigned wanted = origin->observe;
 	int rc = 0;
 	if (*comm->plan->options.trace)
 		wanted |= DDL__OBSERVE_TRACE;
@@ -313,7 +315,7 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 	rc = rc ? rc : start_services(c, &members, boot->job, err);
 	memcpy(origin->job, boot->job, sizeof(origin->job));
 	memcpy(origin->secret, members.secret, sizeof(origin->secret));
-	const unsigned observe = members.observe;
+	origin->observe = members.observe;
 	origin->settings.check = members.check; /* parts go by what this one goes by */
 	origin->settings.plan = NULL;
 	origin->settings.progress_cores = NULL;
@@ -326,16 +328,33 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 	ddl__process_enter(c);
 	ddl__engine_listen(c, settings->dump_signal);
 	ddl__state_show(c);
-	rc = boot->secret || !settings->measure ? 0 : ddl__measure(c, err); /* a part takes over what its parent knows */
-	rc = rc ? rc : start_observing(c, observe, err);
-	if (rc == 0 && ddl__audit_open(c, origin->settings.check) < 0)
-		rc = ddl__error_memory(err);
-	if (rc < 0) {
-		ddl_comm_destroy(c);
-		return rc;
-	}
 	*comm = c;
 	return 0;
+}
+
+/* A barrier. */
+static int meet(struct ddl_comm *comm, struct ddl_error *err)
+{
+	struct ddl_request *barrier;
+	int rc = ddl_barrier_init(comm, NULL, &barrier, err);
+	if (rc < 0)
+		return rc;
+	rc = ddl_start(barrier);
+	rc = rc ? rc : ddl_wait(barrier);
+	if (rc < 0 && ddl_comm_get_error(comm, err) == 0)
+		ddl__error_set(err, rc, "rank %d: meeting the other ranks failed: %s", comm->rank, strerror(-rc));
+	ddl_request_free(barrier);
+	return rc;
+}
+
+int ddl__comm_connect(struct ddl_comm *comm, struct ddl_error *err)
+{
+	const struct ddl__origin *origin = comm->origin;
+	int rc = meet(comm, err);
+	if (rc == 0 && !origin->part && origin->settings.measure) /* a part takes over what its parent knows */
+		rc = ddl__measure(comm, err);
+	rc = rc ? rc : start_observing(comm, err);
+	return rc == 0 && ddl__audit_open(comm, origin->settings.check) < 0 ? ddl__error_memory(err) : rc;
 }
 
 int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **comm, struct ddl_error *err)
@@ -343,6 +362,7 @@ int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **co
 	struct ddl__settings settings;
 	struct ddl__origin *origin = NULL;
 	struct ddl__boot *boot = NULL;
+	struct ddl_comm *c = NULL;
 	int rc = ddl__settings_read(options, &settings, err);
 	rc = rc ? rc : ddl__origin_create(&settings, &origin, err);
 	rc = rc ? rc : ddl__boot_open(options, settings.timeout_ms, &boot, err);
@@ -350,13 +370,21 @@ int ddl_comm_create(const struct ddl_comm_options *options, struct ddl_comm **co
 		rc = ddl__facts_gather("", boot->host, &origin->facts, err);
 		rc = rc ? rc : ddl__cores_named(settings.progress_cores, &origin->facts.may, &origin->facts.serve, err);
 		if (rc == 0) {
-			rc = ddl__comm_make(boot, origin, comm, err);
+			rc = ddl__comm_make(boot, origin, &c, err);
 			origin = NULL; /* taken over */
 		}
 		boot->ops->close(boot);
 	}
 	ddl__origin_destroy(origin);
-	return rc;
+	if (rc < 0 || !c)
+		return rc;
+	rc = ddl__comm_connect(c, err);
+	if (rc < 0) {
+		ddl_comm_destroy(c);
+		return rc;
+	}
+	*comm = c;
+	return 0;
 }
 
 int ddl__comm_create_loop(struct ddl__loop_world *world, const char *plan_text, const size_t *node_of_rank, int rank, int n_ranks,

@@ -13,9 +13,15 @@
 
 /*
  * The communicator of a bootstrap's ranks. boot stays the caller's; origin, of which facts, settings and loop are read, is taken
- * over. The rest as ddl_comm_create().
+ * over. The rest as ddl_comm_create(), but that nothing is sent to other ranks.
  */
 int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct ddl_comm **comm, struct ddl_error *err);
+
+/*
+ * What is left to do once all ranks have made it: meets them, so that each hears of the end of any other, measures, and begins to
+ * observe. Collective; comm stays the caller's, also on failure.
+ */
+int ddl__comm_connect(struct ddl_comm *comm, struct ddl_error *err);
 
 /* Aborts a communicator with that code and sentence, unless it failed before. Returns the code with which it did, 0 none. */
 int ddl__comm_fail(struct ddl_comm *comm, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -22,6 +22,7 @@ struct ddl__origin {
 	struct ddl__cores cores;          /* for service threads */
 	uint64_t turn;                    /* which of these cores the communicator's takes, modulo their number */
 	bool part;                        /* it was split from another */
+	unsigned observe;                 /* bits of enum ddl__observe that any rank wants */
 	bool clock_known;                 /* the clock was compared with that of rank 0 of the whole job */
 	int64_t clock_ahead_ns;           /* of that one */
 	uint64_t clock_error_ns;          /* how wrong that may be */

@@ -114,6 +114,8 @@ int ddl_comm_split(struct ddl_comm *parent, int color, int key, struct ddl_comm 
 		rc = ddl__parent_finish(boot, rc, &why);
 		boot->ops->close(boot);
 	}
+	if (rc == 0 && child)
+		rc = ddl__comm_connect(child, &why);
 	if (rc < 0 || !comm) {
 		ddl_comm_destroy(child);
 		return ddl__error_set(err, rc, "%s", why.text);
