@@ -279,6 +279,33 @@ def training():
     unused(data(me, 1)[0]).sum().backward()
 
 
+def sparse():
+    me, n = start()
+    for counts in ([r for r in range(n)], [5] * n, [0] * n):  # elements of each rank, the first of them in all that have some
+        rows = [torch.arange(c).reshape(1, c) * (r + 1) for r, c in enumerate(counts)]
+        parts = [torch.sparse_coo_tensor(at, torch.ones(at.shape[1], 4), (5 * n, 4)) for at in rows]
+        for op, divisor in ((dist.ReduceOp.SUM, 1), (dist.ReduceOp.AVG, n)):
+            t = parts[me].clone()
+            dist.all_reduce(t, op=op)
+            assert torch.equal(t.to_dense(), sum(p.to_dense() for p in parts) / divisor)
+    shape = (3, 2 + (me == 1))
+    assert "of one shape" in refused(ddl.ArgumentError, dist.all_reduce, torch.ones(shape).to_sparse())
+    torch.manual_seed(7)
+    dense, sparse = (nn.Sequential(nn.Embedding(50, 8, sparse=s), nn.Linear(8, 1)) for s in (False, True))
+    sparse.load_state_dict(dense.state_dict())
+    words = torch.arange(me, 40, 1 + me)
+    for net in (dense, sparse):
+        model = DDP(net)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(words).pow(2).sum().backward()
+            optimizer.step()
+    assert sparse[0].weight.grad.is_sparse
+    replicas_equal(flat(sparse))
+    torch.testing.assert_close(flat(sparse), flat(dense))
+
+
 def optimizer_edges():
     me, n = start()
     model, optimizer = fresh()
@@ -369,7 +396,8 @@ def devices():
     dropped = weakref.ref(kept)
     del kept
     assert dropped() is None, "a tensor is kept after its call"
-    assert "sparse" in refused(ddl.Error, dist.all_reduce, torch.eye(3).to_sparse())
+    assert "sparse" in refused(ddl.Error, dist.broadcast, torch.eye(3).to_sparse(), 0)
+    assert "sparse" in refused(ddl.Error, dist.all_reduce, torch.eye(3).to_sparse(), op=dist.ReduceOp.MAX)
     assert "device meta" in refused(ddl.Error, dist.all_reduce, torch.ones(2, device="meta"))
 
 
@@ -388,8 +416,8 @@ def under_torchrun():
 WORKERS = {
     f.__name__: f
     for f in (
-        collectives, messages, asynchronous, training, optimizer_edges, loader, death_in_backward, exception_ends_all, disagreement,
-        devices, under_torchrun,
+        collectives, messages, asynchronous, training, sparse, optimizer_edges, loader, death_in_backward, exception_ends_all,
+        disagreement, devices, under_torchrun,
     )
 }  # fmt: skip
 
@@ -406,6 +434,9 @@ class OnSeveralRanks(unittest.TestCase):
 
     def test_training_comes_to_what_one_process_comes_to(self):
         ranks.run(__file__, "training", 2)
+
+    def test_sparse_gradients(self):
+        ranks.run(__file__, "sparse", 3)
 
     def test_the_optimizer_s_edges(self):
         ranks.run(__file__, "optimizer_edges", 2)

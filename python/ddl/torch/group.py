@@ -15,6 +15,7 @@ from .._library import Op, Type
 from ..comm import Comm
 from ..errors import argument_error
 from ..request import Request
+from . import sparse
 from .work import Completer, Pool, Several, Work
 
 _TYPES = {
@@ -177,17 +178,23 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self.comm.make(name, made)
 
     def _done(self, result: Any) -> Work:
-        return Work(self, None, result=result)
+        work = Work(self, None, result=result)
+        self.hold(work)
+        return work
 
     # ---- reductions
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
         """Each element of the tensor becomes the reduction over all ranks; op SUM, AVG, MIN, MAX, PRODUCT."""
         tensor, op = _only(tensors), getattr(opts, "reduceOp", opts)
+        op = operation(dist.ReduceOp.SUM if op is None else op, tensor.dtype)
+        if tensor.layout == torch.sparse_coo and tensor.device.type == "cpu":
+            sparse.allreduce(self, tensor, op)
+            return self._done([tensor])
         place = Place.of(tensor)
         kind, times = element_type(tensor)
         at = place.at
-        arguments = (None, None, tensor.numel() * times, kind, operation(dist.ReduceOp.SUM if op is None else op, tensor.dtype))
+        arguments = (None, None, tensor.numel() * times, kind, op)
         return self._call("allreduce", arguments, at, at, place, [tensor], place.finish)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
