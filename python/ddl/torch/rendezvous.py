@@ -21,18 +21,13 @@ import numpy
 import torch.distributed as dist
 
 from .. import init
+from .._progress import progress  # noqa: F401 (of use to the module above)
 from ..comm import Comm
 from ..errors import argument_error, error
 
 _SIOCGIFADDR = 0x8915
 _TRY_SECONDS = 5.0  # for one address
 used = False  # the first process group of the job was made
-
-
-def progress() -> Dict[str, Any]:
-    """torch's calls return before they are complete, so somebody must make progress: a thread, unless the job says otherwise."""
-    told = "DDL_PROGRESS" in os.environ or "progress=" in os.environ.get("DDL_PLAN", "")
-    return {} if told else {"progress_threads": 1}
 
 
 def offered() -> bool:
