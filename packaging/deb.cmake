@@ -38,7 +38,7 @@ set(CPACK_DEBIAN_DEVEL_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVEL_PACKAGE_DEPENDS "libddl${PROJECT_VERSION_MAJOR} (= ${PROJECT_VERSION}-1)")
 ddl_deb(tools ddl-tools "all-reduce along the switches that Slurm knows of: the command ddl"
   "Shows the plan of a job, what a node has, how fast it is and what a job that hangs waits for.")
-ddl_deb(python python3-ddl "all-reduce along the switches that Slurm knows of: from Python, and under PyTorch"
+ddl_deb(python python3-ddl "all-reduce along the switches that Slurm knows of: from Python and training frameworks"
   "The collectives of libddl on numpy arrays and whatever else shows its memory, and a back end of\ntorch.distributed. Frameworks are not required.")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
 set(CPACK_DEBIAN_PYTHON_PACKAGE_ARCHITECTURE all)

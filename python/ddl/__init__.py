@@ -8,7 +8,8 @@
     request = comm.allreduce_init(grad, wire="bfloat16")     # once
     request.start(); ...; request.wait()                     # many times
 
-`ddl.torch` makes it a backend of torch.distributed. Everything here is pure Python over the C library (ddl/ddl.h).
+`ddl.torch` makes it a backend of torch.distributed; `ddl.tensorflow` and `ddl.jax` bring it into graphs and jit. Everything here is
+pure Python over the C library (ddl/ddl.h).
 """
 
 from __future__ import annotations
