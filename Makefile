@@ -21,8 +21,8 @@ OPTIONS     = -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DCMAKE_INSTALL_SYSCONFDIR=$(SYSC
 	      -DDDL_SPANK=$(call found,slurm/spank.h) -DDDL_PMIX=$(call packaged,pmix) \
 	      -DDDL_TESTS=$(call packaged,cmocka) $(CMAKE_ARGS)
 
-.PHONY: all configure install rpm deb check check-long bench bench-node bench-network bench-overlap bench-precision bench-training \
-	demo fmt lint deps clean distclean help
+.PHONY: all configure install rpm deb check check-long check-frameworks bench bench-node bench-network bench-overlap bench-precision \
+	bench-training demo fmt lint deps clean distclean help
 .DEFAULT_GOAL := all
 
 all: configure                  ## builds everything into build/
@@ -54,6 +54,10 @@ check:                          ## installs what the tests need, then runs them,
 check-long:                     ## the same, then the long ones: fuzzing and whatever carries the label "long"
 	@scripts/install-deps build cluster test lint long
 	@scripts/check --jobs $(JOBS) --build $(BUILD) --ci --long
+
+check-frameworks: all           ## the Python package with PyTorch 2, TensorFlow and JAX from PyPI, kept in ~/.cache/ddl-frameworks (some GB)
+	@scripts/install-deps build test
+	@scripts/check-frameworks --build $(BUILD)
 
 bench: bench-node bench-network bench-precision ## every benchmark in its short form, against the peers that are here (FETCH=1: also Intel's, from PyPI)
 
