@@ -55,8 +55,9 @@ check-long:                     ## the same, then the long ones: fuzzing and wha
 	@scripts/install-deps build cluster test lint long
 	@scripts/check --jobs $(JOBS) --build $(BUILD) --ci --long
 
-check-frameworks: all           ## the Python package with PyTorch 2, TensorFlow and JAX from PyPI, kept in ~/.cache/ddl-frameworks (some GB)
+check-frameworks: all           ## PyTorch's own tests; the package with PyTorch 2, TensorFlow and JAX of PyPI, in ~/.cache/ddl-frameworks (GBs)
 	@scripts/install-deps build test
+	@ctest --test-dir $(BUILD) -L frameworks --output-on-failure --no-tests=error
 	@scripts/check-frameworks --build $(BUILD)
 
 bench: bench-node bench-network bench-precision ## every benchmark in its short form, against the peers that are here (FETCH=1: also Intel's, from PyPI)
