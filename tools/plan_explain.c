@@ -142,7 +142,7 @@ static void print_choice(const struct word *word, const struct ddl__model *model
 {
 	const struct ddl__call call = { .collective = DDL__ALLREDUCE, .type = DDL_FLOAT32, .op = DDL_SUM };
 	struct ddl__pick pick = { .model = model, .tuning = word->tuning, .forced = word->forced ? &word->candidate : NULL };
-	struct ddl__picked picked;
+	struct ddl__picked picked = { 0 };
 	struct ddl__candidate first;
 	struct ddl_error why = { 0 };
 	char name[DDL__CANDIDATE_TEXT_SIZE];

@@ -258,7 +258,7 @@ static int complete_call(const struct ddl_comm *comm, const struct ddl_request_o
 				    ddl__op_name((enum ddl_op)call->op));
 	call->feedback = (uint32_t)o.error_feedback;
 	rc = rc ? rc : choose(comm, &o, call, candidate, err);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	complete_rounding(&o, call);
 	call->algorithm = candidate->algorithm->id;
@@ -278,7 +278,7 @@ int ddl__ask_init(struct ddl_comm *comm, struct ddl__ask *ask, const struct ddl_
 	rc = rc ? rc : ddl__ask_check(comm, ask, err);
 	rc = rc ? rc : complete_call(comm, options, &ask->args.call, &candidate, err);
 	rc = rc ? rc : ddl__request_create(comm, &candidate, &ask->args, &r, err);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	ddl__request_lay(r, ask->send, ask->recv);
 	rc = comm->audit ? ddl__audited_open(r, err) : 0;
