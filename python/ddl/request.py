@@ -18,13 +18,11 @@ _start, _test, _wait, _set_buffers = lib.ddl_start, lib.ddl_test, lib.ddl_wait, 
 
 def word(kind: Any, value: Any, what: str) -> int:
     """A member of an enum by its name, such as "sum", or itself."""
-    if isinstance(value, str):
-        try:
-            return kind[value.upper()]
-        except KeyError:
-            names = ", ".join(member.name.lower() for member in kind)
-            raise argument_error(f'{what} "{value}" is unknown: give one of {names}') from None
-    return int(value)
+    try:
+        return kind[value.upper()] if isinstance(value, str) else kind(value)
+    except (KeyError, ValueError):
+        names = ", ".join(member.name.lower() for member in kind)
+        raise argument_error(f'{what} "{value}" is unknown: give one of {names}') from None
 
 
 def options(

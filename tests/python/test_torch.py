@@ -331,6 +331,28 @@ def optimizer_edges():
     other = nn.Linear(2, 2)
     stray = torch.optim.SGD(other.parameters(), lr=0.1)
     assert "not the model's" in refused(ddl.Error, ddl.torch.DistributedOptimizer, stray, Net())
+    assert "give model.module" in refused(ddl.Error, ddl.torch.DistributedOptimizer, stray, DDP(other))
+    assert "a Linear and a SGD" in refused(ddl.Error, ddl.torch.DistributedOptimizer, other, stray)
+
+
+def mistakes():
+    """What a hook or an optimizer is given by mistake is refused where it is given, with what to give."""
+    me, n = start()
+    assert "this is a Linear: wrap" in refused(ddl.Error, ddl.torch.comm_hook, nn.Linear(2, 2))
+    ddp = DDP(nn.Linear(2, 2))
+    for wrong in (dict(wire="float8"), dict(wire=torch.bfloat16), dict(accuracy="good"), dict(accuracy=-1), dict(rounding=None)):
+        told = refused(ddl.Error, ddl.torch.comm_hook, ddp, **wrong)
+        assert "is unknown: give one of" in told, told
+    ddl.torch.comm_hook(ddp, wire="bfloat16")  # those before left none behind
+    ddp(torch.ones(1, 2)).sum().backward()
+    for mine, where in (
+        (nn.Linear(4, 4 + (me == 1)), "weight of [5, 4] float32, and weight of [4, 4] float32 on rank 0"),
+        (nn.Sequential(*[nn.Linear(4, 4)] * 2, *[nn.Linear(4, 4)] * (me == 1)), "parameter 2 is 2.weight of [4, 4] float32, and nothing"),
+        (nn.Linear(4, 4).requires_grad_(me == 0), "weight of [4, 4] float32, frozen"),
+    ):
+        told = refused(ddl.Error, ddl.torch.DistributedOptimizer, torch.optim.SGD(mine.parameters(), lr=0.1), mine)
+        assert "rank 1 is not that of rank 0" in told and where in told, told
+    dist.barrier()  # all are well
 
 
 class Numbers(torch.utils.data.Dataset):
@@ -417,7 +439,7 @@ WORKERS = {
     f.__name__: f
     for f in (
         collectives, messages, asynchronous, training, sparse, optimizer_edges, loader, death_in_backward, exception_ends_all,
-        disagreement, devices, under_torchrun,
+        disagreement, devices, mistakes, under_torchrun,
     )
 }  # fmt: skip
 
@@ -456,6 +478,9 @@ class OnSeveralRanks(unittest.TestCase):
 
     def test_ranks_that_disagree_are_told(self):
         self.assertEqual(ranks.run(__file__, "disagreement", 2).count("told: ranks disagree"), 2)
+
+    def test_a_mistake_is_told_where_it_is_made(self):
+        ranks.run(__file__, "mistakes", 2)
 
     def test_tensors_of_no_use_are_refused(self):
         ranks.run(__file__, "devices", 2)

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from .._library import Op
 from ..errors import argument_error
 from ..request import Request
+from ..request import options as check_options
 from .group import ProcessGroup, element_type
 
 Future = torch.futures.Future
@@ -99,7 +100,14 @@ def comm_hook(
         error_feedback: what rounding takes away in one step is added in the next; this costs a copy of the gradients.
         options: others of :func:`ddl.options`.
     """
-    buckets = _Buckets(dict(options, wire=wire, accuracy=accuracy, rounding=rounding, seed=seed, error_feedback=error_feedback))
+    if model is not None and not hasattr(model, "register_comm_hook"):
+        raise argument_error(
+            f"comm_hook() is for a DistributedDataParallel, and this is a {type(model).__name__}: wrap the model in one first, "
+            "or use ddl.torch.DistributedOptimizer"
+        )
+    options.update(wire=wire, accuracy=accuracy, rounding=rounding, seed=seed, error_feedback=error_feedback)
+    check_options(**options)  # here, and not from within the first backward()
+    buckets = _Buckets(options)
     group = group if group is not None else getattr(model, "process_group", None)
     ours = group_of(group) if group is not None or dist.is_initialized() else None
 

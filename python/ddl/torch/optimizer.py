@@ -35,6 +35,19 @@ class _Bucket:
         self.request: Any = None
 
 
+def _difference(first: List[Any], other: List[Any]) -> str:
+    """Where the parameters of a rank's model begin to differ from those of rank 0's."""
+
+    def told(parameters: List[Any], at: int) -> str:
+        if at >= len(parameters):
+            return "nothing more"
+        name, shape, dtype, learns = parameters[at]
+        return f"{name} of {list(shape)} {dtype.replace('torch.', '')}{'' if learns else ', frozen'}"
+
+    at = next((i for i, (a, b) in enumerate(zip(first, other)) if a != b), min(len(first), len(other)))
+    return f"parameter {at} is {told(other, at)}, and {told(first, at)} on rank 0; make the same model on all ranks"
+
+
 class _Distributed:
     """What a torch.optim.Optimizer becomes; see DistributedOptimizer()."""
 
@@ -118,10 +131,19 @@ class _State:
                     )
 
     def _same_start(self) -> None:
-        """All ranks begin with rank 0's model."""
+        """All ranks begin with rank 0's model, so theirs must be alike."""
+        mine = [(name, tuple(p.shape), str(p.dtype), p.requires_grad) for name, p in self._model.named_parameters()]
+        models: List[Any] = [None] * self._group.size()
+        dist.all_gather_object(models, mine, group=self._group_argument())
+        for rank, other in enumerate(models):
+            if other != models[0]:
+                raise argument_error(f"the model of rank {rank} is not that of rank 0: {_difference(models[0], other)}")
         for tensor in self._model.state_dict().values():
             if isinstance(tensor, torch.Tensor):
-                dist.broadcast(tensor, 0, group=None if self._group is dist.distributed_c10d._get_default_group() else self._group)
+                dist.broadcast(tensor, 0, group=self._group_argument())
+
+    def _group_argument(self) -> Any:
+        return None if self._group is dist.distributed_c10d._get_default_group() else self._group
 
     def _lay(self, bucket: _Bucket, options: Dict[str, Any]) -> None:
         first = bucket.parameters[0]
@@ -282,6 +304,13 @@ def DistributedOptimizer(  # noqa: N802 (it stands for a class)
     """
     if isinstance(optimizer, _Distributed):
         raise argument_error("the optimizer is distributed already")
+    if not isinstance(optimizer, torch.optim.Optimizer) or not isinstance(model, torch.nn.Module):
+        raise argument_error(
+            f"DistributedOptimizer(optimizer, model) takes an optimizer of torch.optim and a module, and was given "
+            f"a {type(optimizer).__name__} and a {type(model).__name__}"
+        )
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise argument_error("the model is in DistributedDataParallel, which averages the gradients itself: give model.module alone")
     kind = type(optimizer)
     state = _State(optimizer, model, group_of(group), bucket_bytes, options)
     optimizer.__class__ = type(kind.__name__, (_Distributed, kind), {})
