@@ -194,8 +194,10 @@ static int choose(const struct ddl_comm *comm, const struct ddl_request_options 
 	}
 	while (rc < 0 && ddl__choose_relax(&said, &pick))
 		rc = ddl__pick(&pick, &picked);
-	if (rc < 0)
-		return ddl__choose_refuse(&pick, err);
+	if (rc < 0) {
+		ddl__choose_refuse(&pick, err);
+		return -EOPNOTSUPP;
+	}
 	*candidate = picked.candidate[picked.way];
 	call->wire = pick.ways[picked.way].wire;
 	call->accuracy = pick.need.narrow || pick.ways[picked.way].rounds ? ddl__said_accuracy(&said) : 0;

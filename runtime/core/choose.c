@@ -82,23 +82,23 @@ int ddl__choose_ways(const struct ddl__said *said, const struct ddl__call *call,
 	return 0;
 }
 
-int ddl__choose_refuse(const struct ddl__pick *pick, struct ddl_error *err)
+void ddl__choose_refuse(const struct ddl__pick *pick, struct ddl_error *err)
 {
 	const char *collective = ddl__collective_name(pick->collective);
 	const char *name = pick->forced ? pick->forced->algorithm->name : "any algorithm";
 	struct ddl__need need = pick->need;
 	char list[128];
 	need.rounds = pick->ways[0].rounds;
-	if (need.ring && need.rounds)
-		return ddl__error_set(err, -EOPNOTSUPP, "%s by %s cannot be done with %s: use ring, or leave the choice open",
-				      collective, name,
-				      pick->collective == DDL__ALLGATHER ? "a wire that rounds" : "error feedback");
-	return ddl__error_set(err, -EOPNOTSUPP,
-			      "%s by %s %s: what can be used here is %s; leave the algorithm open, or ask for less", collective,
-			      name,
-			      need.in_order ? "does not add contributions in the order of ranks (reproducible)"
-					    : "rounds contributions more than once (accuracy)",
-			      ddl__algorithms_keeping(pick->collective, &need, pick->model->n_ranks, list, sizeof(list)));
+	if (need.ring && need.rounds) {
+		ddl__error_set(err, -EOPNOTSUPP, "%s by %s cannot be done with %s: use ring, or leave the choice open", collective,
+			       name, pick->collective == DDL__ALLGATHER ? "a wire that rounds" : "error feedback");
+		return;
+	}
+	ddl__error_set(err, -EOPNOTSUPP, "%s by %s %s: what can be used here is %s; leave the algorithm open, or ask for less",
+		       collective, name,
+		       need.in_order ? "does not add contributions in the order of ranks (reproducible)"
+				     : "rounds contributions more than once (accuracy)",
+		       ddl__algorithms_keeping(pick->collective, &need, pick->model->n_ranks, list, sizeof(list)));
 }
 
 bool ddl__choose_relax(const struct ddl__said *said, struct ddl__pick *pick)

@@ -37,7 +37,7 @@ int ddl__choose_ways(const struct ddl__said *said, const struct ddl__call *call,
  */
 bool ddl__choose_relax(const struct ddl__said *said, struct ddl__pick *pick);
 
-/* Why a candidate that is asked for cannot be taken, or why there is none. Returns -EOPNOTSUPP. */
-int ddl__choose_refuse(const struct ddl__pick *pick, struct ddl_error *err);
+/* Fills err: why a candidate that is asked for cannot be taken, or why there is none (-EOPNOTSUPP). */
+void ddl__choose_refuse(const struct ddl__pick *pick, struct ddl_error *err);
 
 #endif
