@@ -296,7 +296,7 @@ def sparse():
     words = torch.arange(me, 40, 1 + me)
     for net in (dense, sparse):
         model = DDP(net)
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
         for _ in range(4):
             optimizer.zero_grad()
             model(words).pow(2).sum().backward()

@@ -353,6 +353,14 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             )
         return self._messages.setdefault((way, peer, tag), Pool())
 
+    # ---- the names that PyTorch 2.15 has for some of them
+
+    all_gather_single = _allgather_base
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+    reduce_scatter_single = _reduce_scatter_base
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+    all_to_all_single = alltoall_base
+
     # ---- what torch asks of a group
 
     def getBackendName(self) -> str:  # noqa: N802 (torch's name)
@@ -360,6 +368,10 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def name(self) -> str:
         return "ddl"
+
+    def _get_backend(self, device: Any) -> Any:
+        """What PyTorch 2 asks for the properties of: the group is its own backend, whatever the device."""
+        return self
 
     def abort(self) -> None:
         """Every rank's calls on this group raise from now on."""
