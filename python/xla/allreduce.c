@@ -120,6 +120,7 @@ static struct ffi_error *fail(const struct ffi_call *call, int rc, const char *t
 		arguments.code = FFI_UNAVAILABLE;
 		break;
 	}
+	/* cppcheck-suppress returnDanglingLifetime ; the error is XLA's, with copies of all that the arguments name */
 	return call->api->error_create(&arguments);
 }
 
