@@ -6,6 +6,7 @@
  * nodes do not get, switches that Slurm was not told of, a Slurm without PMIx.
  */
 #include <ctype.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,6 +195,10 @@ static void check_plugstack(struct slurm *s)
 			s->month);
 	else if (rc == 0)
 		ddl__check_add(s->lines, "plugin", DDL__PASS, NULL, "it was built for Slurm %d.%02d", year, month);
+	else if (rc == -EBADMSG)
+		ddl__check_add(s->lines, "plugin", DDL__FAIL, "install slurm-spank-ddl again, or correct the path",
+			       "%s is not DDL's plugin, or is damaged: it does not say which release of Slurm it was built for",
+			       p->path);
 }
 
 /* Whether srun has loaded it: it has the option. */
@@ -344,7 +349,7 @@ static void check_pmix(struct slurm *s)
 	if (status < 0)
 		return;
 	known = strstr(text, "pmix") != NULL;
-	if (status != 0 && !s->config) { /* said already */
+	if (status != 0 && (!s->config || strstr(text, "Plug-in initialization failed"))) { /* said already: srun does not start */
 		free(text);
 		return;
 	}

@@ -110,6 +110,19 @@ assert len(c) == 1 and c[0]["verdict"] == "fail" and "optional /" in c[0]["remed
 	finds 1 fail plugin "built for Slurm 23.11, and this is 24.05" "install slurm-spank-ddl of this release"
 }
 
+@test "a file that is not the plugin" {
+	echo nonsense >"$root/usr/lib64/slurm/spank_ddl.so"
+	finds 1 fail plugin "/usr/lib64/slurm/spank_ddl.so is not DDL's plugin, or is damaged" "install slurm-spank-ddl again"
+}
+
+@test "a required plugin that does not load: srun starts no more, and nothing is said of PMIx" {
+	echo 'required /opt/spank_ddl.so' >"$etc/plugstack.conf.d/ddl.conf"
+	# shellcheck disable=SC2016 # for the shell in there
+	printf '#!/bin/sh\n[ "$1" = --version ] && exec cat "%s/version"\necho "srun: error: Plug-in initialization failed"\nexit 1\n' "$say" >"$root/bin/srun"
+	also=loaded
+	finds 1 fail plugstack "names /opt/spank_ddl.so, which is not here" "install slurm-spank-ddl"
+}
+
 @test "srun without the option: what it says is told" {
 	printf 'srun: error: spank: /usr/lib64/slurm/spank_ddl.so: Incompatible Slurm plugin version\nUsage: srun\n' >"$say/help"
 	finds 1 fail loaded "no option --ddl: srun: error: spank: /usr/lib64/slurm/spank_ddl.so: Incompatible Slurm plugin version" "release"
