@@ -106,7 +106,8 @@ static int read_file(const char *path, struct ddl__text *text, struct ddl_error 
 
 	if (!file) {
 		failed = errno;
-		return ddl__error_set(err, -failed, "cannot open the topology file %.300s: %s", path, strerror(failed));
+		return ddl__error_set(err, -failed, "cannot open the topology file %.300s: %s; check the path and who may read it",
+				      path, strerror(failed));
 	}
 	do {
 		n = fread(buffer, 1, sizeof(buffer), file);

@@ -73,6 +73,8 @@ class Comm:
             progress_threads: cores that service threads run on, 0 (none) to 8; None: DDL_PROGRESS, else what the plan says, else 0.
             measure: whether all-reduces between nodes are measured first; None: DDL_MEASURE, else yes.
         """
+        if timeout is not None and not timeout > 0:
+            raise argument_error(f"timeout={timeout}: a number of seconds above 0, or None for the default")
         bridge = Bridge(store) if store is not None else None
         made, err = ctypes.c_void_p(), CError()
         asked = CCommOptions(

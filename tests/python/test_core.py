@@ -389,6 +389,11 @@ class Stores(unittest.TestCase):
         failures = self.run_ranks(1 + 1, lambda comm: None, broken="set")
         self.assertEqual([type(f.__cause__) for f in failures], [OSError] * 2)
 
+    def test_a_deadline_that_is_none_is_refused(self):
+        for seconds in (0, -1, float("nan")):
+            with self.assertRaisesRegex(ddl.ArgumentError, "a number of seconds above 0"):
+                ddl.Comm.create(timeout=seconds)
+
     def test_a_process_alone_is_a_communicator_of_one(self):
         comm = ddl.Comm.create()
         self.assertEqual((comm.rank, comm.size), (0, 1))
