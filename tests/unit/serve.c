@@ -18,7 +18,7 @@
 
 #include "engine_world.h"
 
-/* Signals that all service threads of this process block, as a mask, and how many such threads there are. Sanitizers have others. */
+/* Signals that all service threads of this process block, as a mask, and how many of them there are. Sanitizers have others. */
 static uint64_t blocked_by_service(int *n)
 {
 	uint64_t all = ~(uint64_t)0;
