@@ -21,7 +21,7 @@ teardown_file() {
 
 setup() {
 	job_setup
-	export DDL_LIBRARY=$DDL_BUILD/lib/libddl.so.0 PYTHONPATH=$BATS_TEST_DIRNAME/../../python PYTHONDONTWRITEBYTECODE=1
+	python_setup
 }
 
 teardown() {

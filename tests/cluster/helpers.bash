@@ -43,6 +43,11 @@ job_setup() {
 	for name in $(compgen -e | grep '^DDL_' | grep -vx DDL_BUILD || true); do unset "$name"; done
 }
 
+# Programs in Python find the package and the library of this tree.
+python_setup() {
+	export DDL_LIBRARY=$DDL_BUILD/lib/libddl.so.0 PYTHONPATH=$BATS_TEST_DIRNAME/../../python PYTHONDONTWRITEBYTECODE=1
+}
+
 # show FILE: what matters of an output, for the one who reads why a test failed
 show() {
 	grep -E '^(DDL_(PLAN|MODE)|SLURM_STEP_(NODELIST|TASKS)|SLURM_TOPO|srun|slurm)' "$1" | sort | uniq -c || true

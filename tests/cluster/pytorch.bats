@@ -16,7 +16,7 @@ teardown_file() {
 
 setup() {
 	job_setup
-	export DDL_LIBRARY=$DDL_BUILD/lib/libddl.so.0 PYTHONPATH=$BATS_TEST_DIRNAME/../../python PYTHONDONTWRITEBYTECODE=1
+	python_setup
 	train=$BATS_TEST_DIRNAME/../../examples/pytorch/train.sh
 }
 
