@@ -189,14 +189,25 @@ int ddl_mem_free(struct ddl_comm *comm, void *memory)
 	return rc;
 }
 
-const struct ddl__window *ddl__mem_find(const struct ddl_comm *comm, const void *at, size_t bytes)
+static const struct ddl__window *holder(const struct ddl_comm *comm, const void *at, size_t bytes)
 {
 	for (const struct ddl__window *w = comm->windows; w; w = w->next) {
 		uintptr_t begin = (uintptr_t)w->memory, first = (uintptr_t)at;
 		if (first >= begin && first - begin <= w->size && bytes <= w->size - (first - begin))
-			return w->fd >= 0 ? w : NULL;
+			return w;
 	}
 	return NULL;
+}
+
+const struct ddl__window *ddl__mem_find(const struct ddl_comm *comm, const void *at, size_t bytes)
+{
+	const struct ddl__window *window = holder(comm, at, bytes);
+	return window && window->fd >= 0 ? window : NULL;
+}
+
+bool ddl__mem_is_ours(const struct ddl_comm *comm, const void *at, size_t bytes)
+{
+	return holder(comm, at, bytes) != NULL;
 }
 
 void ddl__mem_forked(const struct ddl_comm *comm)

@@ -350,10 +350,19 @@ static bool run(struct ddl_comm *comm, bool *again)
 	return any;
 }
 
+/* Lets the transports take in what has come. The lock is held. */
+static void poll_all(struct ddl_comm *comm)
+{
+	for (size_t t = 0; t < comm->n_transports; t++)
+		if (comm->transports[t]->ops->poll)
+			comm->transports[t]->ops->poll(comm->transports[t]);
+}
+
 /* One pass; ask: the descriptors too. Returns whether anything moved. The lock is held. */
 static bool progress(struct ddl_comm *comm, bool ask)
 {
 	bool any = ask && dispatch(comm), again = true;
+	poll_all(comm);
 	for (unsigned turn = 0; again && turn < TURNS_A_PASS; turn++) {
 		if (turn && ask && comm->by_descriptor)
 			dispatch(comm); /* what came for the more urgent ones */

@@ -89,6 +89,7 @@ struct ddl_request {
 	bool borrows;                       /* they are sent from, and land in, the caller's memory where a transport can do that */
 	struct ddl__shared send_in;         /* where send lies in this start */
 	struct ddl__shared recv_in;         /* where recv lies in this start */
+	void *held[DDL__TRANSPORTS_MAX][2]; /* what transports hold of send and recv */
 	uint64_t lent, placed;              /* slices so far that went without a copy */
 	uint64_t answered;                  /* slices so far that were sent in the slot that one had come in */
 	uint64_t starts;                    /* so far; as many on every rank that takes part, when it comes to the same start */

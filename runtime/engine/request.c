@@ -316,6 +316,7 @@ void ddl__request_destroy(struct ddl_request *request)
 		ddl__ids_leave(&comm->ids, request);
 	ddl__watch_close(request);
 	close_lanes(request);
+	ddl__share_fini(request);
 	pthread_mutex_unlock(&comm->lock);
 	ddl__schedule_destroy(request->schedule);
 	free(request->lanes);
@@ -565,7 +566,7 @@ static enum ddl__halt run_slice(struct ddl_request *r, uint32_t index)
 	else if (answered)
 		lane->tx_ops->tx_answered(lane->tx, bytes);
 	else if (from)
-		lane->tx_ops->tx_borrow(lane->tx, from, bytes, step->place);
+		ddl__share_send(r, lane, step, offset, from, bytes);
 	else if (out)
 		lane->tx_ops->tx_send(lane->tx, bytes);
 	if (in)

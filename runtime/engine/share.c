@@ -39,6 +39,45 @@ static void show(const struct ddl_comm *comm, const struct ddl__transport_ops *o
 		ops->show(comm->transports[(int)comm->via[peer]], peer, window);
 }
 
+/* Whether the request has lanes that way. */
+static bool goes_over(const struct ddl_request *request, const struct ddl__transport_ops *ops)
+{
+	for (uint32_t l = 0; l < request->schedule->n_lanes; l++)
+		if (request->lanes[l].tx_ops == ops || request->lanes[l].rx_ops == ops)
+			return true;
+	return false;
+}
+
+/* Transports that must know the memory that they use get to know it. */
+static void hold(struct ddl_request *request)
+{
+	const struct ddl_comm *comm = request->comm;
+	struct {
+		void *memory;
+		size_t bytes;
+	} buffers[2] = { { (void *)(uintptr_t)request->send, request->send_bytes }, { request->recv, request->recv_bytes } };
+	for (size_t t = 0; t < comm->n_transports; t++) {
+		struct ddl__transport *transport = comm->transports[t];
+		if (!transport->ops->hold || !goes_over(request, transport->ops))
+			continue;
+		for (int b = 0; b < 2; b++) {
+			bool ours = ddl__mem_is_ours(comm, buffers[b].memory, buffers[b].bytes);
+			if (buffers[b].memory && buffers[b].bytes)
+				request->held[t][b] = transport->ops->hold(transport, request->held[t][b], buffers[b].memory,
+									   buffers[b].bytes, ours);
+		}
+	}
+}
+
+void ddl__share_fini(struct ddl_request *request)
+{
+	const struct ddl_comm *comm = request->comm;
+	for (size_t t = 0; t < comm->n_transports; t++)
+		for (int b = 0; b < 2; b++)
+			if (request->held[t][b])
+				comm->transports[t]->ops->drop(comm->transports[t], request->held[t][b]);
+}
+
 void ddl__share_start(struct ddl_request *request)
 {
 	const struct ddl_comm *comm = request->comm;
@@ -46,6 +85,8 @@ void ddl__share_start(struct ddl_request *request)
 		return;
 	request->send_in = find(comm, request->send, request->send_bytes);
 	request->recv_in = find(comm, request->recv, request->recv_bytes);
+	if (request->borrows)
+		hold(request);
 	for (uint32_t l = 0; l < request->schedule->n_lanes; l++) {
 		const struct ddl__lane_state *lane = &request->lanes[l];
 		if (lane->tx && lane->tx_ops->show) { /* to be lent */
@@ -57,6 +98,8 @@ void ddl__share_start(struct ddl_request *request)
 			lane->rx_ops->rx_grant(lane->rx, request->starts, request->recv_in.window, request->recv_in.at,
 					       request->recv_bytes);
 		}
+		if (lane->rx && lane->rx_ops->rx_accept && request->borrows && request->starts && request->recv)
+			lane->rx_ops->rx_accept(lane->rx, request->starts, request->recv, request->recv_bytes);
 	}
 }
 
@@ -86,16 +129,30 @@ static uint8_t *element(const struct ddl_request *request, uint8_t buffer, uint6
 	return base ? base + at * request->kernels->type_bytes : NULL;
 }
 
-const void *ddl__share_borrow(const struct ddl_request *request, const struct ddl__lane_state *lane, const struct ddl__step *step,
-			      uint64_t offset, size_t bytes)
+/* Where a slice lies in the caller's memory once its step has done its work; NULL: nowhere. */
+static const void *lies(const struct ddl_request *request, const struct ddl__step *step, uint64_t offset)
 {
-	if (!request->borrows || !lane->tx_ops->tx_borrow || bytes < DDL__LEND_BYTES_MIN)
-		return NULL;
 	if (step->lend)
 		return element(request, step->src_buffer, step->src + offset);
 	/* what is complete stays as it is */
 	bool stores = step->kind == DDL__RECV_REDUCE_STORE_SEND || step->kind == DDL__RECV_STORE_SEND;
 	return step->place && stores && step->dst_buffer == DDL__OUTPUT ? element(request, DDL__OUTPUT, step->dst + offset) : NULL;
+}
+
+const void *ddl__share_borrow(const struct ddl_request *request, const struct ddl__lane_state *lane, const struct ddl__step *step,
+			      uint64_t offset, size_t bytes)
+{
+	if (!request->borrows || !lane->tx_ops->tx_borrow || bytes < DDL__LEND_BYTES_MIN)
+		return NULL;
+	const void *at = lies(request, step, offset);
+	return at && (!lane->tx_ops->tx_borrows || lane->tx_ops->tx_borrows(lane->tx, at, bytes)) ? at : NULL;
+}
+
+void ddl__share_send(const struct ddl_request *request, const struct ddl__lane_state *lane, const struct ddl__step *step,
+		     uint64_t offset, const void *from, size_t bytes)
+{
+	const struct ddl__spot spot = { request->starts, (step->dst + offset) * request->kernels->type_bytes };
+	lane->tx_ops->tx_borrow(lane->tx, from, bytes, step->place ? &spot : NULL);
 }
 
 void *ddl__share_landing(void *context, uint64_t ahead, size_t bytes)

@@ -25,9 +25,16 @@ bool ddl__share_lend(const struct ddl_request *request, const struct ddl__lane_s
 void *ddl__share_place(const struct ddl_request *request, const struct ddl__lane_state *lane, const struct ddl__step *step,
 		       uint64_t offset, size_t bytes);
 
+/* Gives back what transports hold of the buffers. The lock is held. */
+void ddl__share_fini(struct ddl_request *request);
+
 /* Where a slice lies that is sent without a copy, after a step has done its work; NULL: it goes through a slot. */
 const void *ddl__share_borrow(const struct ddl_request *request, const struct ddl__lane_state *lane, const struct ddl__step *step,
 			      uint64_t offset, size_t bytes);
+
+/* Sends it from there. */
+void ddl__share_send(const struct ddl_request *request, const struct ddl__lane_state *lane, const struct ddl__step *step,
+		     uint64_t offset, const void *from, size_t bytes);
 
 /* Where the slice goes that lands `ahead` slices after the one that the lane takes next; NULL: to a slot. context: the lane. */
 void *ddl__share_landing(void *context, uint64_t ahead, size_t bytes);

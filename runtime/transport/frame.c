@@ -10,7 +10,7 @@ _Static_assert(sizeof(struct ddl__frame) == 24, "the header has no padding");
 
 static int check_header(const struct ddl__frame *frame)
 {
-	if (frame->magic != DDL__FRAME_MAGIC || frame->type < DDL__FRAME_HELLO || frame->type > DDL__FRAME_LOST)
+	if (frame->magic != DDL__FRAME_MAGIC || frame->type < DDL__FRAME_HELLO || frame->type > DDL__FRAME_FAULT)
 		return -EBADMSG;
 	if (frame->bytes > (frame->type == DDL__FRAME_DATA ? DDL__SLOT_BYTES_MAX : DDL__CONTROL_MAX))
 		return -EBADMSG;

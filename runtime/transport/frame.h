@@ -32,6 +32,10 @@ enum ddl__frame_type {
 	DDL__FRAME_MAPPED = 13,   /* shm: the window of that id (request) is mapped: slices of it may be lent */
 	DDL__FRAME_HIDE = 14,     /* shm: the window of that id (request) is gone */
 	DDL__FRAME_LOST = 15,     /* the connection over that rail (count) and channel (lane) is lost: its lanes come anew */
+	DDL__FRAME_PAIR = 16,     /* verbs: the queue pair of the sender of this frame; body: struct pair */
+	DDL__FRAME_READY = 17,    /* verbs: that queue pair takes what is sent to it */
+	DDL__FRAME_FREED = 18,    /* verbs, sender: nothing comes any more for the withdrawn lane of that number (count) */
+	DDL__FRAME_FAULT = 19,    /* verbs: the sender of this frame gives this connection up; body: why, as text without NUL */
 };
 
 struct ddl__frame {       /* No padding. */
@@ -41,7 +45,7 @@ struct ddl__frame {       /* No padding. */
 	uint32_t request; /* the lane's request; 0 where there is no lane */
 	uint32_t lane;    /* the lane's index in its request */
 	uint32_t grant;   /* the receiver's number of this opening of the lane: what is left of an earlier one is told apart */
-	uint32_t count;   /* CREDIT: slots; DATA: 1: may land where it belongs; ABORT: code */
+	uint32_t count;   /* CREDIT: slots; DATA: 1: may land where it belongs; ABORT: code; BYE, WITHDRAW: the transport's */
 };
 
 struct ddl__frame_sink {

@@ -6,6 +6,7 @@
  * earlier opening of the same lane is told apart and dropped.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -149,9 +150,11 @@ void ddl__link_bring_up(struct ddl__link *link)
 	ddl__mesh_due(mesh, link->deadline_ns);
 }
 
-static uint32_t announcement_bytes(const struct ddl__mesh *mesh)
+uint32_t ddl__lane_announcement_bytes(const struct ddl__mesh *mesh)
 {
-	return mesh->ops->progress ? sizeof(struct ddl__announcement) : sizeof(struct ddl__lane);
+	return mesh->ops->terms      ? sizeof(struct ddl__announcement)
+	       : mesh->ops->progress ? offsetof(struct ddl__announcement, terms)
+				     : sizeof(struct ddl__lane);
 }
 
 int ddl__lane_announce(struct ddl__mesh_rx *rx)
@@ -160,7 +163,7 @@ int ddl__lane_announce(struct ddl__mesh_rx *rx)
 	struct ddl__announcement body = { .lane = rx->end.lane };
 	struct ddl__frame frame = {
 		.type = DDL__FRAME_ANNOUNCE,
-		.bytes = announcement_bytes(mesh),
+		.bytes = ddl__lane_announcement_bytes(mesh),
 		.request = rx->end.lane.request,
 		.lane = rx->end.lane.index,
 		.grant = rx->end.grant,
@@ -169,6 +172,8 @@ int ddl__lane_announce(struct ddl__mesh_rx *rx)
 
 	if (mesh->ops->progress)
 		mesh->ops->progress(rx, &body.progress);
+	if (mesh->ops->terms)
+		mesh->ops->terms(rx, body.terms);
 	rc = ddl__stream_put(rx->link->stream, &frame, &body, &rx->fd, rx->fd >= 0 ? 1 : 0);
 	if (rc)
 		return rc;
@@ -233,7 +238,7 @@ int ddl__mesh_tx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *
 	link = ddl__link_with(link, lane->request, lane->index, true);
 	tx->base.ops = mesh->base.ops;
 	tx->link = link;
-	tx->granted = false;
+	tx->granted = tx->queued = false;
 	tx->end = (struct ddl__end){ .lane = *lane, .owner = tx };
 	if (ddl__table_add(&link->tx, &tx->end))
 		return ddl__error_memory(err);
@@ -259,6 +264,7 @@ void ddl__mesh_rx_close(struct ddl__mesh_rx *rx)
 		.request = rx->end.lane.request,
 		.lane = rx->end.lane.index,
 		.grant = rx->end.grant,
+		.count = rx->number,
 	};
 
 	ddl__table_remove(&link->rx, &rx->end);
@@ -315,7 +321,7 @@ int ddl__lanes_announced(struct ddl__link *link, const struct ddl__frame *frame,
 	struct ddl__end *open;
 	int rc;
 
-	if (frame->bytes != announcement_bytes(mesh) || frame->grant == 0)
+	if (frame->bytes != ddl__lane_announcement_bytes(mesh) || frame->grant == 0)
 		return ddl__link_bad(link, "it announced a lane in a wrong form");
 	memcpy(&announcement, body, frame->bytes);
 	lane = announcement.lane;
@@ -326,7 +332,7 @@ int ddl__lanes_announced(struct ddl__link *link, const struct ddl__frame *frame,
 	if (!offer)
 		return -ENOMEM;
 	offer->end = (struct ddl__end){ .lane = lane, .grant = frame->grant, .owner = offer };
-	rc = mesh->ops->offered(link, offer);
+	rc = mesh->ops->offered(link, offer, mesh->ops->terms ? announcement.terms : NULL);
 	if (rc) {
 		free(offer);
 		return rc;
@@ -355,14 +361,16 @@ void ddl__lanes_withdrawn(struct ddl__link *link, const struct ddl__frame *frame
 		ddl__table_remove(&link->offers, end);
 		link->mesh->ops->refuse(end->owner);
 		free(end->owner);
-		return;
+	} else {
+		/* The lane here gets no more credit; the same lane may be opened and announced anew beside it. */
+		end = ddl__table_find(&link->tx, frame->request, frame->lane);
+		if (end && end->grant == frame->grant) {
+			ddl__table_remove(&link->tx, end);
+			((struct ddl__mesh_tx *)end->owner)->granted = false;
+		}
 	}
-	/* The lane here gets no more credit; the same lane may be opened and announced anew beside it. */
-	end = ddl__table_find(&link->tx, frame->request, frame->lane);
-	if (end && end->grant == frame->grant) {
-		ddl__table_remove(&link->tx, end);
-		((struct ddl__mesh_tx *)end->owner)->granted = false;
-	}
+	if (link->mesh->ops->withdrawn)
+		link->mesh->ops->withdrawn(link, frame);
 }
 
 int ddl__link_up(struct ddl__link *link)
@@ -386,6 +394,39 @@ int ddl__link_up(struct ddl__link *link)
 		return rc;
 	link->mesh->ops->pump(link);
 	return 0;
+}
+
+/* Sending in turn */
+
+/* Whether a lane's slices go before those of another one that came later. */
+static bool precedes(const struct ddl__mesh_tx *tx, const struct ddl__mesh_tx *later)
+{
+	const int32_t mine = tx->end.lane.call.priority, other = later->end.lane.call.priority;
+
+	return mine > other || (mine == other && tx->turn <= later->turn);
+}
+
+void ddl__lane_enqueue(struct ddl__mesh_tx **queue, struct ddl__mesh_tx *tx)
+{
+	while (*queue && precedes(*queue, tx))
+		queue = &(*queue)->next;
+	tx->next = *queue;
+	*queue = tx;
+	tx->queued = true;
+}
+
+struct ddl__mesh_tx *ddl__lane_dequeue(struct ddl__mesh_tx **queue)
+{
+	struct ddl__mesh_tx *tx = *queue;
+
+	*queue = tx->next;
+	tx->queued = false;
+	return tx;
+}
+
+void ddl__mesh_tx_turn(struct ddl__tx *tx, uint64_t turn)
+{
+	((struct ddl__mesh_tx *)tx)->turn = turn;
 }
 
 unsigned ddl__mesh_rx_rail(const struct ddl__rx *rx)

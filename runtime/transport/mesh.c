@@ -205,15 +205,15 @@ static int on_abort(struct ddl__link *link, const struct ddl__frame *frame, cons
 	return 0;
 }
 
-/* Its goodbye came over this link: it has left when it came over all. */
+/* Its goodbye came over this link: it has left when it came over all, and all that was sent before. */
 static void on_bye(struct ddl__link *link)
 {
 	struct ddl__mesh *mesh = link->mesh;
 	struct ddl__link *const *links = links_of(mesh, link->peer);
 
-	link->heard_bye = true;
 	for (unsigned i = 0; i < mesh->n_paths; i++)
-		if (links[i] && links[i]->state == DDL__LINK_UP && !links[i]->heard_bye)
+		if (links[i] && links[i]->state == DDL__LINK_UP &&
+		    (!links[i]->heard_bye || (mesh->ops->parted && !mesh->ops->parted(links[i]))))
 			return;
 	if (!mesh->peers[link->peer].left)
 		mesh->events->left(mesh->context, link->peer);
@@ -235,6 +235,8 @@ static int on_frame(void *context, const struct ddl__frame *frame, const void *b
 	case DDL__FRAME_ABORT:
 		return on_abort(link, frame, body);
 	case DDL__FRAME_BYE:
+		link->heard_bye = true;
+		link->parting = frame->count;
 		on_bye(link);
 		return 0;
 	case DDL__FRAME_LOST:
@@ -245,6 +247,10 @@ static int on_frame(void *context, const struct ddl__frame *frame, const void *b
 	case DDL__FRAME_WINDOW:
 	case DDL__FRAME_MAPPED:
 	case DDL__FRAME_HIDE:
+	case DDL__FRAME_PAIR:
+	case DDL__FRAME_READY:
+	case DDL__FRAME_FREED:
+	case DDL__FRAME_FAULT:
 		return link->mesh->ops->frame(link, frame, body);
 	default:
 		return ddl__link_bad(link, "it began the handshake anew");
@@ -288,13 +294,19 @@ int ddl__link_write(struct ddl__link *link)
 	return 1;
 }
 
+static int say_bye(struct ddl__link *link)
+{
+	const struct ddl__mesh_ops *ops = link->mesh->ops;
+	const struct ddl__frame bye = { .type = DDL__FRAME_BYE, .count = ops->parting ? ops->parting(link) : 0 };
+
+	return ddl__stream_put(link->stream, &bye, NULL, NULL, 0);
+}
+
 void ddl__link_settle(struct ddl__link *link)
 {
-	static const struct ddl__frame bye = { .type = DDL__FRAME_BYE };
 	bool room;
 
-	if (link->mesh->leaving && !link->said_bye && !link->mute && !link->mesh->ops->unsent(link) &&
-	    ddl__stream_put(link->stream, &bye, NULL, NULL, 0) == 0) {
+	if (link->mesh->leaving && !link->said_bye && !link->mute && !link->mesh->ops->unsent(link) && say_bye(link) == 0) {
 		link->said_bye = true;
 		ddl__link_write(link);
 	}
@@ -337,6 +349,8 @@ static void link_timer(struct ddl__link *link, uint64_t now)
 		else if (link->state == DDL__LINK_CONNECTING)
 			ddl__greet_connect(link);
 	}
+	if (link->state == DDL__LINK_UP && link->heard_bye)
+		on_bye(link);
 	if (in_set_up(link) && link->deadline_ns <= now) {
 		if (link->stream)
 			ddl__greet_ready(link); /* the answer may be there, and we are late */

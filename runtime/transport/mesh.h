@@ -33,6 +33,7 @@
 #define DDL__MESH_STRANGERS   64u        /* connections that have not proved themselves */
 #define DDL__MESH_STRANGER_MS 5000u      /* time they have for it */
 #define DDL__MESH_OFFERS_MAX  (1u << 16) /* announcements of one peer that wait for their lane to be opened */
+#define DDL__MESH_TERMS       16u        /* bytes: what a transport adds to its announcements */
 
 struct ddl__mesh;
 struct ddl__link;
@@ -65,7 +66,8 @@ struct ddl__progress {     /* of a receiving end: goes with its announcement whe
 
 struct ddl__announcement { /* body of its frame. No padding. */
 	struct ddl__lane lane;
-	struct ddl__progress progress; /* only where lanes may move */
+	struct ddl__progress progress;  /* only where lanes may move */
+	uint8_t terms[DDL__MESH_TERMS]; /* only where the transport adds something */
 };
 
 struct ddl__mesh_rx { /* first field of a transport's struct ddl__rx */
@@ -73,6 +75,7 @@ struct ddl__mesh_rx { /* first field of a transport's struct ddl__rx */
 	struct ddl__link *link;
 	struct ddl__end end; /* in link->rx */
 	int fd;              /* goes with the announcement; -1: none. Owned until announced */
+	uint32_t number;     /* the transport's; goes with the withdrawal */
 	bool announced;
 	struct ddl__mesh_rx *next; /* of link->unannounced */
 };
@@ -80,8 +83,11 @@ struct ddl__mesh_rx { /* first field of a transport's struct ddl__rx */
 struct ddl__mesh_tx { /* first field of a transport's struct ddl__tx */
 	struct ddl__tx base;
 	struct ddl__link *link;
-	struct ddl__end end; /* in link->tx */
-	bool granted;        /* the receiver's announcement came and fits */
+	struct ddl__end end;       /* in link->tx */
+	bool granted;              /* the receiver's announcement came and fits */
+	uint64_t turn;             /* which of the rank's starts it works for */
+	bool queued;               /* in a queue */
+	struct ddl__mesh_tx *next; /* in that queue */
 };
 
 /* Links */
@@ -113,6 +119,7 @@ struct ddl__link { /* first field of a transport's own */
 	bool mute;                        /* writing failed: the reading side tells why */
 	int write_error;                  /* -errno of that */
 	bool heard_bye, said_bye;
+	uint32_t parting; /* heard_bye: what came with it */
 	bool proved;      /* greeting: our proof is under way */
 	const char *why;  /* what the peer did wrong, for the refusal that a callback returns; static text */
 	int code;         /* down: why */
@@ -186,10 +193,19 @@ struct ddl__mesh_ops { /* what differs */
 	bool (*unsent)(const struct ddl__link *link); /* lanes have sent what is not written yet */
 	int (*data)(struct ddl__link *link, const struct ddl__frame *frame, void **to);
 	int (*frame)(struct ddl__link *link, const struct ddl__frame *frame, const void *body); /* those the mesh does not know */
-	int (*offered)(struct ddl__link *link, struct ddl__offer *offer); /* announcement came: take what comes with it */
-	void (*refuse)(struct ddl__offer *offer);                         /* gives that back */
-	void (*grant)(struct ddl__mesh_tx *tx, void *extra);              /* the lane gets its credits; extra is its own now */
-	void (*down)(struct ddl__link *link); /* the stream is gone: forget what was to be written or to land */
+	/* Announcement came: take what comes with it; terms: see below, else NULL. */
+	int (*offered)(struct ddl__link *link, struct ddl__offer *offer, const void *terms);
+	void (*refuse)(struct ddl__offer *offer);            /* gives that back */
+	void (*grant)(struct ddl__mesh_tx *tx, void *extra); /* the lane gets its credits; extra is its own now */
+	void (*down)(struct ddl__link *link);                /* the stream is gone: forget what was to be written or to land */
+	/* Writes what is added to an announcement, DDL__MESH_TERMS bytes. NULL: nothing is. */
+	void (*terms)(const struct ddl__mesh_rx *rx, void *terms);
+	/* The peer has withdrawn a lane, whose sending end, if there is one, has no credit any more. NULL: nothing to do. */
+	void (*withdrawn)(struct ddl__link *link, const struct ddl__frame *frame);
+	/* What was sent before a goodbye comes another way than the goodbye. parting: what tells the peer how much there was;
+	 * parted: whether all of it is here. Both NULL: all comes over the stream. */
+	uint32_t (*parting)(const struct ddl__link *link);
+	bool (*parted)(struct ddl__link *link);
 	/* Lanes may move to another link; all NULL: they may not. movable: nothing on the link belongs to a lane that was closed
 	 * here. progress: what an end that is announced has had; no credit is owed after that. resume: the sender goes on there;
 	 * -EAGAIN: it cannot, since that memory is the caller's again; -EBADMSG. */
@@ -245,6 +261,7 @@ void ddl__mesh_fini(struct ddl__mesh *mesh);
 int ddl__mesh_address(struct ddl__transport *transport, void *buffer, size_t *size);
 int ddl__mesh_attach(struct ddl__transport *transport, const struct ddl__peer *peers, const uint8_t *secret, struct ddl_error *err);
 bool ddl__mesh_reaches(const struct ddl__transport *transport, int peer);
+void ddl__mesh_tx_turn(struct ddl__tx *tx, uint64_t turn);
 unsigned ddl__mesh_rx_rail(const struct ddl__rx *rx);
 unsigned ddl__mesh_tx_rail(const struct ddl__tx *tx);
 void ddl__mesh_abort(struct ddl__transport *transport, int code, const char *text);
@@ -311,7 +328,11 @@ void ddl__table_remove(struct ddl__table *table, struct ddl__end *end);
 struct ddl__end *ddl__table_first(const struct ddl__table *table); /* any; NULL: it is empty */
 /* Begins to make the connection if nobody has. May fail the link, which the engine hears through its events. */
 void ddl__link_bring_up(struct ddl__link *link);
+uint32_t ddl__lane_announcement_bytes(const struct ddl__mesh *mesh);
 int ddl__lane_announce(struct ddl__mesh_rx *rx); /* puts it on the stream; the caller pumps */
+/* Puts a lane that has slices to send in a queue: those of the highest priority first, of equal ones those of the first start. */
+void ddl__lane_enqueue(struct ddl__mesh_tx **queue, struct ddl__mesh_tx *tx);
+struct ddl__mesh_tx *ddl__lane_dequeue(struct ddl__mesh_tx **queue); /* the first, taken out; not of an empty queue */
 
 /* move.c */
 /* A link to the same peer over another rail that is up; NULL none. */

@@ -270,7 +270,7 @@ static void lane_free(struct ddl__shm_lane *lane)
 	free(lane);
 }
 
-static int shm_offered(struct ddl__link *link, struct ddl__offer *offer)
+static int shm_offered(struct ddl__link *link, struct ddl__offer *offer, const void *terms)
 {
 	int fd = ddl__stream_take_fd(link->stream);
 	struct ddl__shm_lane *lane;

@@ -44,15 +44,12 @@ struct tcp_tx {
 	const uint8_t *at[DDL__SLOTS_MAX]; /* where each slice lies: its slot, or the caller's memory */
 	uint32_t sizes[DDL__SLOTS_MAX];    /* bytes in each */
 	bool final[DDL__SLOTS_MAX];        /* whether each may land where it belongs */
-	uint64_t turn;                     /* which of the rank's starts it works for */
 	uint64_t sent;                     /* by the engine */
 	uint64_t written;                  /* to the kernel */
 	uint64_t credited;                 /* came back */
 	uint64_t settled;                  /* where the caller's memory was its own again: it lies there no more */
 	uint32_t works;                    /* slices in the works */
-	bool queued;                       /* in the link's queue */
 	bool closed;                       /* freed when all is written */
-	struct tcp_tx *next;               /* in the queue */
 };
 
 struct tcp_rx {
@@ -73,7 +70,7 @@ struct tcp_rx {
 
 struct tcp_link {
 	struct ddl__link link;
-	struct tcp_tx *queue;                     /* lanes with slices to write, in their order */
+	struct ddl__mesh_tx *queue;               /* lanes with slices to write, in their order */
 	struct tcp_tx *works[DDL__STREAM_SLICES]; /* whose slices are in the works, in their order */
 	size_t n_works;                           /* of them */
 	struct tcp_rx *owing;                     /* lanes with credits to send */
@@ -104,25 +101,6 @@ static void tcp_path(const struct ddl__mesh *mesh, int peer, const struct ddl__l
 }
 
 /* Writing */
-
-/* Whether a lane's slices go before those of another one that came later. */
-static bool precedes(const struct tcp_tx *tx, const struct tcp_tx *later)
-{
-	const int32_t mine = tx->mesh.end.lane.call.priority, other = later->mesh.end.lane.call.priority;
-
-	return mine > other || (mine == other && tx->turn <= later->turn);
-}
-
-static void enqueue(struct tcp_link *link, struct tcp_tx *tx)
-{
-	struct tcp_tx **at = &link->queue;
-
-	while (*at && precedes(*at, tx))
-		at = &(*at)->next;
-	tx->next = *at;
-	*at = tx;
-	tx->queued = true;
-}
 
 static void tx_free(struct tcp_tx *tx)
 {
@@ -166,7 +144,7 @@ static void put_credits(struct tcp_link *link)
 
 static size_t begin_slice(struct tcp_link *link)
 {
-	struct tcp_tx *tx = link->queue;
+	struct tcp_tx *tx = (struct tcp_tx *)ddl__lane_dequeue(&link->queue);
 	uint64_t taken = tx->written + tx->works++;
 	uint32_t slot = (uint32_t)(taken % tx->mesh.end.lane.slots);
 	struct ddl__frame frame = {
@@ -178,12 +156,10 @@ static size_t begin_slice(struct tcp_link *link)
 		.count = tx->final[slot],
 	};
 
-	link->queue = tx->next;
 	link->works[link->n_works++] = tx;
 	ddl__stream_data(link->link.stream, &frame, tx->at[slot]);
-	tx->queued = false;
 	if (taken + 1 != tx->sent)
-		enqueue(link, tx);
+		ddl__lane_enqueue(&link->queue, &tx->mesh);
 	return frame.bytes;
 }
 
@@ -270,15 +246,13 @@ static void drop_slices(struct tcp_link *link)
 	for (size_t i = 0; i < link->n_works; i++) {
 		struct tcp_tx *tx = link->works[i];
 
-		if (--tx->works == 0 && tx->closed && !tx->queued)
+		if (--tx->works == 0 && tx->closed && !tx->mesh.queued)
 			tx_free(tx);
 	}
 	link->n_works = 0;
 	while (link->queue) {
-		struct tcp_tx *tx = link->queue;
+		struct tcp_tx *tx = (struct tcp_tx *)ddl__lane_dequeue(&link->queue);
 
-		link->queue = tx->next;
-		tx->queued = false;
 		if (tx->closed)
 			tx_free(tx);
 	}
@@ -359,7 +333,7 @@ static int tcp_up(struct ddl__link *link)
 	return 0;
 }
 
-static int tcp_offered(struct ddl__link *link, struct ddl__offer *offer)
+static int tcp_offered(struct ddl__link *link, struct ddl__offer *offer, const void *terms)
 {
 	return 0;
 }
@@ -377,8 +351,8 @@ static bool tcp_movable(const struct ddl__link *base)
 {
 	const struct tcp_link *link = (const struct tcp_link *)base;
 
-	for (const struct tcp_tx *tx = link->queue; tx; tx = tx->next)
-		if (tx->closed)
+	for (const struct ddl__mesh_tx *tx = link->queue; tx; tx = tx->next)
+		if (((const struct tcp_tx *)tx)->closed)
 			return false;
 	for (size_t i = 0; i < link->n_works; i++)
 		if (link->works[i]->closed)
@@ -407,8 +381,8 @@ static int tcp_resume(struct ddl__mesh_tx *base, const struct ddl__progress *pro
 			return -EAGAIN;
 	tx->written = progress->landed;
 	tx->credited = progress->released;
-	if (tx->written != tx->sent && !tx->queued) {
-		enqueue((struct tcp_link *)base->link, tx);
+	if (tx->written != tx->sent && !tx->mesh.queued) {
+		ddl__lane_enqueue(&((struct tcp_link *)base->link)->queue, base);
 		pend((struct tcp_link *)base->link, true);
 	}
 	return 0;
@@ -550,7 +524,7 @@ static void tcp_tx_close(struct ddl__tx *base)
 
 	ddl__mesh_tx_close(&tx->mesh);
 	tx->closed = true;
-	if (!tx->queued && !tx->works)
+	if (!tx->mesh.queued && !tx->works)
 		tx_free(tx);
 }
 
@@ -577,18 +551,13 @@ static void send_slice(struct tcp_tx *tx, const uint8_t *at, size_t bytes, bool 
 	tx->sizes[slot] = (uint32_t)bytes;
 	tx->final[slot] = final;
 	tx->sent++;
-	if (!tx->queued)
-		enqueue(link, tx);
+	if (!tx->mesh.queued)
+		ddl__lane_enqueue(&link->queue, &tx->mesh);
 	link->queued_bytes += bytes;
 	if (link->queued_bytes >= AT_ONCE_BYTES)
 		tcp_pump(&link->link);
 	else
 		pend(link, true);
-}
-
-static void tcp_tx_turn(struct ddl__tx *base, uint64_t turn)
-{
-	((struct tcp_tx *)base)->turn = turn;
 }
 
 static void tcp_tx_send(struct ddl__tx *base, size_t bytes)
@@ -598,13 +567,13 @@ static void tcp_tx_send(struct ddl__tx *base, size_t bytes)
 	send_slice(tx, tx->memory + tx->sent % tx->mesh.end.lane.slots * tx->stride, bytes, false);
 }
 
-static bool tcp_tx_borrow(struct ddl__tx *base, const void *from, size_t bytes, bool final)
+static bool tcp_tx_borrow(struct ddl__tx *base, const void *from, size_t bytes, const struct ddl__spot *spot)
 {
 	struct tcp_tx *tx = (struct tcp_tx *)base;
 
 	if (!tcp_tx_slot(base) || ((struct tcp *)tx->mesh.link->mesh)->let_go)
 		return false;
-	send_slice(tx, from, bytes, final);
+	send_slice(tx, from, bytes, spot != NULL);
 	return true;
 }
 
@@ -693,10 +662,8 @@ static void tcp_let_go(struct ddl__transport *transport)
 		for (size_t k = 0; k < link->n_works; k++)
 			keep_slice(link, k);
 		while (link->queue) { /* nobody needs them any more */
-			struct tcp_tx *tx = link->queue;
+			struct tcp_tx *tx = (struct tcp_tx *)ddl__lane_dequeue(&link->queue);
 
-			link->queue = tx->next;
-			tx->queued = false;
 			if (tx->closed && !tx->works)
 				tx_free(tx);
 			else
@@ -736,7 +703,7 @@ const struct ddl__transport_ops ddl__transport_tcp = {
 	.rx_close = tcp_rx_close,
 	.tx_close = tcp_tx_close,
 	.tx_slot = tcp_tx_slot,
-	.tx_turn = tcp_tx_turn,
+	.tx_turn = ddl__mesh_tx_turn,
 	.tx_send = tcp_tx_send,
 	.tx_borrow = tcp_tx_borrow,
 	.tx_flushed = tcp_tx_flushed,

@@ -108,6 +108,11 @@ struct ddl__peer {           /* what is known of a rank after the exchange */
 	const char *machine; /* equal on ranks that can share memory */
 };
 
+struct ddl__spot {       /* where bytes belong in the receiver's output; the sender knows it from its schedule */
+	uint64_t start;  /* in that start of the request */
+	uint64_t offset; /* bytes from the begin of the output */
+};
+
 struct ddl__window {              /* memory of this process that its node's other processes may map (core/mem.c) */
 	uint32_t id;              /* of this communicator, from 1; never used again */
 	int fd;                   /* its sealed memfd; -1: plain memory, which nobody else can map */
@@ -179,18 +184,31 @@ struct ddl__transport_ops {
 	/*
 	 * Memory of the caller that nobody else maps; all of these are NULL where the transport has no use for it.
 	 */
-	/* Sends a slice from where it lies; its bytes must not change until tx_flushed. final: they are what belongs at the place
-	 * in the receiver's output that its step names, and may be there at once. False: no credit. */
-	bool (*tx_borrow)(struct ddl__tx *tx, const void *from, size_t bytes, bool final);
+	/* Sends a slice from where it lies; its bytes must not change until tx_flushed. spot: they are final, belong at that place
+	 * in the receiver's output, and may be there at once; NULL: they are not. False: no credit. */
+	bool (*tx_borrow)(struct ddl__tx *tx, const void *from, size_t bytes, const struct ddl__spot *spot);
+	/* Whether those bytes can be sent from where they lie; else they go through a slot. NULL: all can. */
+	bool (*tx_borrows)(struct ddl__tx *tx, const void *from, size_t bytes);
 	/* Receiver: when a slice that is final begins to land, where() tells where it goes: `ahead` slices after the one that
 	 * rx_slot tells of next, or will. NULL: to a slot. */
 	void (*rx_land)(struct ddl__rx *rx, void *(*where)(void *context, uint64_t ahead, size_t bytes), void *context);
+	/* Receiver, where the sender writes into its memory without asking: in the start of that number it may write slices that
+	 * are final into these bytes, the output. Lanes with rx_land. NULL: nobody writes so. */
+	void (*rx_accept)(struct ddl__rx *rx, uint64_t start, void *memory, size_t bytes);
+	/*
+	 * The lanes that a request has this way send from, and land in, these bytes: until drop, as far as they stay mapped.
+	 * ours: of a window. held: what this returned for the same use in an earlier start, else NULL. Returns what to drop, or NULL: that memory is used through slots. Both NULL: any memory is as good as any other.
+	 */
+	void *(*hold)(struct ddl__transport *transport, void *held, void *memory, size_t bytes, bool ours);
+	void (*drop)(struct ddl__transport *transport, void *held);
 	/* The communicator failed: what is borrowed is not read, and where slices were to land is not written, from now on. May be
 	 * called from within events. */
 	void (*let_go)(struct ddl__transport *transport);
 	/* A pass of the engine ends: what was sent and released in it goes out now. all: also credits that could wait for more;
 	 * comes before the engine sleeps. NULL: there is nothing that waits. */
 	void (*flush)(struct ddl__transport *transport, bool all);
+	/* A pass begins: takes in what has come without a descriptor that tells of it. NULL: nothing does. */
+	void (*poll)(struct ddl__transport *transport);
 	/* The rail that a lane goes over, below DDL__RAILS_MAX. NULL ops: 0. */
 	unsigned (*rx_rail)(const struct ddl__rx *rx);
 	unsigned (*tx_rail)(const struct ddl__tx *tx);

@@ -154,7 +154,7 @@ static void test_bad_headers_are_refused(void **state)
 		{ .magic = 0, .type = DDL__FRAME_BYE },
 		{ .magic = 0x1add, .type = DDL__FRAME_BYE },
 		{ .magic = DDL__FRAME_MAGIC, .type = 0 },
-		{ .magic = DDL__FRAME_MAGIC, .type = DDL__FRAME_LOST + 1 },
+		{ .magic = DDL__FRAME_MAGIC, .type = DDL__FRAME_FAULT + 1 },
 		{ .magic = DDL__FRAME_MAGIC, .type = DDL__FRAME_BYE, .bytes = DDL__CONTROL_MAX + 1 },
 		{ .magic = DDL__FRAME_MAGIC, .type = DDL__FRAME_HELLO, .bytes = UINT32_MAX },
 		{ .magic = DDL__FRAME_MAGIC, .type = DDL__FRAME_DATA, .bytes = DDL__SLOT_BYTES_MAX + 1 },

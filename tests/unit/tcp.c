@@ -324,7 +324,7 @@ static void test_what_breaks_the_contract_is_a_loss(void **state)
 		{ "it gave credits for slices that it cannot have", DDL__FRAME_CREDIT, 0, 5, 1, false },
 		{ "it gave credits for slices that it cannot have", DDL__FRAME_CREDIT, 0, UINT32_MAX, 1, false },
 		{ "it sent a frame that has no meaning over tcp", DDL__FRAME_DOORBELL, 0, 0, 1, false },
-		{ "it announced a lane twice", DDL__FRAME_ANNOUNCE, sizeof(struct ddl__announcement), 0, 1, false },
+		{ "it announced a lane twice", DDL__FRAME_ANNOUNCE, offsetof(struct ddl__announcement, terms), 0, 1, false },
 		{ "it announced a lane in a wrong form", DDL__FRAME_ANNOUNCE, 55, 0, 1, false },
 		{ "it told of the loss of a rail that cannot be", DDL__FRAME_LOST, 0, 0, 1, false },
 		{ "it told of the loss of a rail that cannot be", DDL__FRAME_LOST, 0, 7, 1, false },

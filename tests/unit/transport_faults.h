@@ -203,11 +203,12 @@ static size_t add_frame(uint8_t *to, struct ddl__frame frame, const void *body)
 }
 
 /* One of each kind, most of them good. */
-static size_t add_frames(uint8_t *to, const struct ddl__lane *lane, uint32_t rx_grant, uint32_t tx_grant, uint32_t fresh)
+static size_t add_frames(uint8_t *to, const struct ddl__mesh *mesh, const struct ddl__lane *lane, uint32_t rx_grant,
+			 uint32_t tx_grant, uint32_t fresh)
 {
 	static const uint8_t slice[100] = { 1 };
 	struct ddl__announcement other = { .lane = lane_of(fresh, 2, 2, 50) };
-	const uint32_t size = OPS == &ddl__transport_tcp ? sizeof(other) : sizeof(other.lane);
+	const uint32_t size = ddl__lane_announcement_bytes(mesh);
 	uint32_t r = lane->request, i = lane->index;
 	size_t n = 0;
 
@@ -241,7 +242,7 @@ static void test_mutated_frames_on_a_link_do_no_harm(void **state)
 	for (uint32_t round = 0; round < 5000; round++) {
 		uint8_t bytes[1024];
 		struct ddl__end *rx = ddl__table_find(&link->rx, 1, 0), *tx = ddl__table_find(&link->tx, 1, 0);
-		size_t n = add_frames(bytes, &lane, rx->grant, tx ? tx->grant : 1, 100 + round);
+		size_t n = add_frames(bytes, link->mesh, &lane, rx->grant, tx ? tx->grant : 1, 100 + round);
 		size_t skip = random_next(&seed) % 3 ? 0 : 24 + 56;
 		struct ddl__parser parser = { 0 };
 		size_t bytes_left;
