@@ -306,7 +306,8 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 						      .n_addresses = rails.n,
 						      .events = &ddl__engine_events,
 						      .context = c,
-						      .loop = origin->loop };
+						      .loop = origin->loop,
+						      .rdma = &settings->rdma };
 	rc = rc ? rc : open_transports(c, settings->transports, &config, err);
 	rc = rc ? rc : ddl__exchange(boot, settings, &origin->facts, c->transports, c->n_transports, &members, err);
 	if (rc == 0 && boot->secret)

@@ -21,7 +21,7 @@
 
 enum { TIMEOUT_S_DEFAULT = 600, TIMEOUT_S_MAX = 86400, TRACE_MIB_DEFAULT = 16, TRACE_MIB_MAX = 65536 };
 
-static const char *environment(const char *name)
+const char *ddl__environment(const char *name)
 {
 	const char *value = getenv(name);
 	return value && *value ? value : NULL;
@@ -30,7 +30,7 @@ static const char *environment(const char *name)
 /* A whole number from the environment; unset leaves *value. */
 static int read_number(const char *name, long min, long max, int *value, struct ddl_error *err)
 {
-	const char *text = environment(name);
+	const char *text = ddl__environment(name);
 	char *end, word[64];
 	if (!text)
 		return 0;
@@ -46,7 +46,7 @@ static int read_number(const char *name, long min, long max, int *value, struct 
 /* DDL_STATS: a list of 1, alone and the name of a file; "" and 0 want none. */
 static int read_stats(struct ddl__settings *s, struct ddl_error *err)
 {
-	const char *text = environment("DDL_STATS");
+	const char *text = ddl__environment("DDL_STATS");
 	for (const char *at = text; at && *at && strcmp(text, "0") != 0;) {
 		const size_t length = strcspn(at, ",");
 		char word[64];
@@ -74,7 +74,7 @@ static int read_dump_signal(int *number, struct ddl_error *err)
 		const char *name;
 		int number;
 	} signals[] = { { "USR1", SIGUSR1 }, { "USR2", SIGUSR2 }, { "off", 0 } };
-	const char *text = environment("DDL_DUMP_SIGNAL");
+	const char *text = ddl__environment("DDL_DUMP_SIGNAL");
 	char word[64];
 	*number = SIGUSR1;
 	for (size_t i = 0; text && i < sizeof(signals) / sizeof(signals[0]); i++) {
@@ -101,7 +101,7 @@ static double read_decimal(const char *text, char **end)
 /* DDL_CHECK: a share, 0.01 or 1e-2; 0 and nothing: none. */
 static int read_check(uint64_t *check, struct ddl_error *err)
 {
-	const char *text = environment("DDL_CHECK");
+	const char *text = ddl__environment("DDL_CHECK");
 	char *end, word[64];
 	*check = 0;
 	if (!text)
@@ -131,7 +131,7 @@ static int read_observation(struct ddl__settings *s, struct ddl_error *err)
 /* What is spelled as --ddl (key NULL) or as one of its keys; unset leaves the options. */
 static int read_options(const char *name, const char *key, struct ddl__options *options, struct ddl_error *err)
 {
-	const char *text = environment(name);
+	const char *text = ddl__environment(name);
 	struct ddl_error why;
 	if (!text || (key ? ddl__options_set(options, key, text, &why) : ddl__options_parse(text, options, &why)) == 0)
 		return 0;
@@ -164,22 +164,23 @@ int ddl__settings_read(const struct ddl_comm_options *options, struct ddl__setti
 	if (read_options(DDL__MODE_ENV, NULL, &s->options, err) < 0 || read_options("DDL_TRACE", "trace", &s->options, err) < 0 ||
 	    ddl__settings_precision(&s->accuracy, &s->reproducible, err) < 0)
 		return -EINVAL;
-	s->plan = o->plan ? o->plan : environment(DDL__PLAN_ENV);
-	s->transports = o->transports ? o->transports : environment("DDL_TRANSPORTS");
-	s->interfaces = o->interfaces ? o->interfaces : environment("DDL_NET");
-	s->tuning = environment("DDL_TUNE");
-	if (ddl__kernels_choose(environment("DDL_KERNELS"), err) < 0)
+	s->plan = o->plan ? o->plan : ddl__environment(DDL__PLAN_ENV);
+	s->transports = o->transports ? o->transports : ddl__environment("DDL_TRANSPORTS");
+	s->interfaces = o->interfaces ? o->interfaces : ddl__environment("DDL_NET");
+	s->tuning = ddl__environment("DDL_TUNE");
+	if (ddl__kernels_choose(ddl__environment("DDL_KERNELS"), err) < 0)
 		return -EINVAL;
 	s->progress_threads = o->progress_threads;
 	int seconds = TIMEOUT_S_DEFAULT;
 	int rc = read_number("DDL_TIMEOUT", 1, TIMEOUT_S_MAX, &seconds, err);
 	if (rc == 0 && s->progress_threads < 0)
 		rc = read_number("DDL_PROGRESS", 0, DDL__PROGRESS_MAX, &s->progress_threads, err);
-	s->progress_cores = environment(DDL__CORES_ENV);
+	s->progress_cores = ddl__environment(DDL__CORES_ENV);
 	s->measure = o->measure >= 0 ? o->measure : 1;
 	if (rc == 0 && o->measure < 0)
 		rc = read_number("DDL_MEASURE", 0, 1, &s->measure, err);
 	rc = rc ? rc : read_observation(s, err);
+	rc = rc ? rc : ddl__settings_rdma(&s->rdma, err);
 	s->timeout_ms = o->timeout_ms ? o->timeout_ms : seconds * 1000;
 	ddl__log(DDL__LOG_DEBUG, "deadline %d ms, transports %s, interfaces %s", s->timeout_ms,
 		 s->transports ? s->transports : "all", s->interfaces ? s->interfaces : "by rule");

@@ -30,6 +30,7 @@
 #define DDL__SLOTS_MAX      64   /* slots of a lane */
 #define DDL__RAILS_MAX      8    /* network interfaces that a rank's traffic is spread over */
 #define DDL__SLOT_BYTES_MAX (1u << 22)
+#define DDL__DEVICE_MAX     64 /* bytes of an RDMA device's name, with its end */
 
 #define DDL__WINDOW_ALIGNMENT 4096u /* bytes: of windows */
 #define DDL__LEND_BYTES_MIN   4096u /* shorter slices are copied: that costs less than waiting until they were read */
@@ -88,18 +89,53 @@ struct ddl__events { /* what a transport tells the engine; called under the engi
 	void (*moved)(void *context, int peer, const char *what);
 };
 
+/* Which memory of the program RDMA devices are given where it lies (DDL_RDMA_REGISTER). */
+enum ddl__register {
+	DDL__REGISTER_AUTO = 0,  /* of ddl_mem_alloc(), and other where the kernel tells when it is unmapped */
+	DDL__REGISTER_ALLOC = 1, /* of ddl_mem_alloc() alone */
+	DDL__REGISTER_ALL = 2,   /* all: the program promises not to unmap it while the communicator lives */
+};
+
+struct ddl__rdma_port {               /* what DDL_RDMA names */
+	char device[DDL__DEVICE_MAX]; /* as libibverbs calls it: "mlx5_0" */
+	int port;                     /* 1 ... 255; 0: all ports of that device */
+};
+
+struct ddl__rdma_settings { /* of transport/verbs, from DDL_RDMA and DDL_RDMA_*; checked for their form alone */
+	struct ddl__rdma_port ports[DDL__RAILS_MAX]; /* that are rails, in this order */
+	size_t n_ports;                              /* 0: by rule */
+	int gid_index;                               /* 0 ... 255; -1: by rule */
+	int pkey;               /* 0x0001 ... 0xffff, of which bit 15 (full member) is not compared; -1: the first */
+	int service_level;      /* 0 ... 15 */
+	int traffic_class;      /* 0 ... 255 */
+	int mtu;                /* bytes, at most: 256, 512, 1024, 2048, 4096; 0: what the port has */
+	int timeout;            /* 1 ... 31: an acknowledgement is waited for 4.096 us * 2^timeout */
+	int retry;              /* 0 ... 6: how often a message that was not acknowledged is sent again */
+	enum ddl__register use; /* of the program's memory */
+};
+
+/* What is in force where no variable says otherwise. */
+#define DDL__RDMA_SETTINGS_INIT                                                                                                    \
+	{                                                                                                                          \
+		.gid_index = -1, .pkey = -1, .timeout = 18, .retry = 6                                                             \
+	}
+
+struct ddl__verbs_api;
+
 struct ddl__transport_config {
-	int rank;                         /* this rank */
-	int n_ranks;                      /* ranks of the communicator */
-	int epoll_fd;                     /* the engine's */
-	int timeout_ms;                   /* for making a connection */
-	const char *machine;              /* equal on ranks that can share memory; borrowed */
-	const char *const *addresses;     /* numeric addresses this rank listens at, one a rail; borrowed */
-	const char *const *interfaces;    /* names of theirs, to bind connections to; NULL: as the routes say; borrowed */
-	size_t n_addresses;               /* at least 1 */
-	const struct ddl__events *events; /* borrowed until close */
-	void *context;                    /* handed to events */
-	void *loop;                       /* transport/loop: the world its ranks share; else NULL */
+	int rank;                              /* this rank */
+	int n_ranks;                           /* ranks of the communicator */
+	int epoll_fd;                          /* the engine's */
+	int timeout_ms;                        /* for making a connection */
+	const char *machine;                   /* equal on ranks that can share memory; borrowed */
+	const char *const *addresses;          /* numeric addresses this rank listens at, one a rail; borrowed */
+	const char *const *interfaces;         /* names of theirs, to bind connections to; NULL: as the routes say; borrowed */
+	size_t n_addresses;                    /* at least 1 */
+	const struct ddl__events *events;      /* borrowed until close */
+	void *context;                         /* handed to events */
+	void *loop;                            /* transport/loop: the world its ranks share; else NULL */
+	const struct ddl__rdma_settings *rdma; /* transport/verbs: borrowed until close; NULL: defaults */
+	const struct ddl__verbs_api *verbs; /* transport/verbs, in tests: in place of libibverbs; borrowed until close; else NULL */
 };
 
 struct ddl__peer {           /* what is known of a rank after the exchange */
