@@ -33,11 +33,10 @@ struct ddl__verbs_memory_device {
 struct ddl__verbs_memory_config {
 	const struct ddl__verbs_api *api; /* borrowed until destroy */
 	struct ddl__verbs_memory_device devices[DDL__RAILS_MAX];
-	size_t n_devices;    /* 1 ... DDL__RAILS_MAX */
-	bool ours_only;      /* memory of the program is not registered: DDL_RDMA_REGISTER=alloc */
-	bool trusting;       /* it is, even where nobody tells when it is unmapped: DDL_RDMA_REGISTER=all */
-	size_t cached_max;   /* registrations that stay though nobody holds them; 0: the default */
-	size_t cached_bytes; /* of those; 0: the default */
+	size_t n_devices;         /* 1 ... DDL__RAILS_MAX */
+	enum ddl__register which; /* memory of the program */
+	size_t cached_max;        /* registrations that stay though nobody holds them; 0: the default */
+	size_t cached_bytes;      /* of those; 0: the default */
 };
 
 struct ddl__verbs_region {             /* bytes that every device may read and write; of program memory whole pages */

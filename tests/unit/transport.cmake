@@ -3,3 +3,6 @@
 foreach(name stream shm shm_window tcp tcp_rails)
   ddl_unit_test(${name} ddl_internal)
 endforeach()
+if(DDL_VERBS AND DDL_VERBS_INCLUDE_DIR)
+  ddl_unit_test(watch_memory ddl_internal)
+endif()
