@@ -15,7 +15,7 @@
 static const struct ddl__help help[] = {
 	{ "--json", "one JSON object" },
 	{ "--alone", "ask no other rank; else all ranks of a step must run it" },
-	{ "--root DIR", "read etc, proc and sys below DIR, a captured machine" },
+	{ "--root DIR", "read dev, etc, proc and sys below DIR, a captured machine" },
 	{ "--help", "this text" },
 	{ NULL, NULL },
 };

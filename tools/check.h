@@ -16,6 +16,11 @@
 
 #include <jansson.h>
 
+#include "facts.h"
+#include "transport.h"
+
+#define DDL__CHECK_TEXT 1024 /* bytes of a text that is put together */
+
 enum ddl__verdict { DDL__PASS = 0, DDL__WARN = 1, DDL__FAIL = 2 };
 
 /* ---- check_report.c ---- */
@@ -23,6 +28,9 @@ enum ddl__verdict { DDL__PASS = 0, DDL__WARN = 1, DDL__FAIL = 2 };
 /* Adds a line. remedy: NULL for what is good. */
 void ddl__check_add(json_t *lines, const char *check, enum ddl__verdict verdict, const char *remedy, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
+
+/* Appends to a text of DDL__CHECK_TEXT bytes, with a comma where there is something before it. */
+void ddl__check_append(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Marks the line that was added last: nodes whose text here differs are told of. */
 void ddl__check_alike(json_t *lines, const char *text);
@@ -60,6 +68,9 @@ void ddl__plugstack_read(const char *root, const char *path, struct ddl__plugsta
 /* The value of a line "KEY = VALUE" of what `scontrol show config` prints; "" where there is none. Returns value. */
 char *ddl__config_value(const char *config, const char *key, char *value, size_t size);
 
+/* The first line of a file below root that begins with what, without its end; "" where there is none. Returns line. */
+const char *ddl__check_find_line(const char *root, const char *path, const char *what, char *line, size_t size);
+
 /*
  * Runs a command of the shell, for 15 seconds at most, and collects its output, errors included. Returns the exit status (124: it
  * took too long) and *text, which the caller frees; or -1 where it could not be run.
@@ -73,6 +84,19 @@ void ddl__check_slurm(const char *root, json_t *lines);
 
 /* check_node.c: what a process finds on this node. */
 void ddl__check_node(const char *root, json_t *lines);
+
+/*
+ * check_rdma.c: RDMA devices, and what is in the way of using them. facts: of this node. api: in place of libibverbs, for tests; NULL: it is
+ * opened, unless root is a captured machine, of which sysfs alone is read. -ENOMEM.
+ */
+int ddl__check_rdma(const char *root, const struct ddl__facts *facts, const struct ddl__verbs_api *api, json_t *lines);
+
+/* check_verbs.c: the same as libibverbs sees it: whether it is there, knows the devices that sysfs has, and which ports become rails. */
+void ddl__check_verbs(const char *root, const struct ddl__facts *facts, const struct ddl__rdma_settings *settings,
+		      const struct ddl__verbs_api *api, json_t *lines);
+
+/* Whether this kernel tells what is unmapped: 0, or negative errno with a clause that says why not. */
+int ddl__check_watch(char *why, size_t size);
 
 /* Whether this is a task that srun has started. */
 bool ddl__check_is_task(void);

@@ -146,3 +146,21 @@ int ddl__ask(const char *command, char **text)
 	*text = NULL;
 	return -1;
 }
+
+const char *ddl__check_find_line(const char *root, const char *path, const char *what, char *line, size_t size)
+{
+	char full[DDL__PATH_SIZE];
+	bool found = false;
+	FILE *file;
+
+	snprintf(full, sizeof(full), "%s/%s", root, path);
+	file = fopen(full, "re");
+	while (file && !found && fgets(line, (int)size, file))
+		found = strncmp(line, what, strlen(what)) == 0;
+	if (file)
+		fclose(file);
+	if (!found)
+		*line = '\0';
+	line[strcspn(line, "\n")] = '\0';
+	return line;
+}

@@ -41,6 +41,19 @@ void ddl__check_alike(json_t *lines, const char *text)
 	json_object_set_new(json_array_get(lines, json_array_size(lines) - 1), "alike", json_string(text));
 }
 
+void ddl__check_append(char *text, const char *format, ...)
+{
+	size_t used = strlen(text);
+	va_list list;
+
+	if (used > 0 && used < DDL__CHECK_TEXT)
+		used += (size_t)snprintf(text + used, DDL__CHECK_TEXT - used, ", ");
+	va_start(list, format);
+	if (used < DDL__CHECK_TEXT)
+		vsnprintf(text + used, DDL__CHECK_TEXT - used, format, list);
+	va_end(list);
+}
+
 static bool same(const json_t *a, const json_t *b, const char *key)
 {
 	return strcmp(text_of(a, key), text_of(b, key)) == 0;

@@ -7,7 +7,7 @@ bats_require_minimum_version 1.5.0
 
 setup() {
 	ddl=$DDL_BUILD/bin/ddl
-	unset "${!DDL_PL@}" "${!DDL_MO@}" DDL_NET CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES "${!PMIX_@}" "${!SLURM_@}"
+	unset "${!DDL_PL@}" "${!DDL_MO@}" DDL_NET "${!DDL_RD@}" CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES "${!PMIX_@}" "${!SLURM_@}"
 	root=$BATS_TEST_TMPDIR/root
 	"$BATS_TEST_DIRNAME/machine" "$root"
 	say=$root/say etc=$root/etc/slurm
@@ -35,9 +35,9 @@ finds() {
 
 @test "a healthy machine passes in everything" {
 	run -0 check
-	[ "$(grep -c '^pass  ' <<<"$output")" = 13 ]
-	[ "${lines[13]}" = "13 pass, 0 warn, 0 fail" ]
-	for word in slurm plugstack plugin loaded configless topology pmix cpus rdma memlock shm network gpus; do grep -q "^pass  $word " <<<"$output"; done
+	[ "$(grep -c '^pass  ' <<<"$output")" = 16 ]
+	[ "${lines[16]}" = "16 pass, 0 warn, 0 fail" ]
+	for word in slurm plugstack plugin loaded configless topology pmix cpus rdma uverbs gid register memlock shm network gpus; do grep -q "^pass  $word " <<<"$output"; done
 	grep -F 'plugstack.conf.d/ddl.conf:2 loads /usr/lib64/slurm/spank_ddl.so' <<<"$output"
 	grep -F 'built for Slurm 23.11' <<<"$output"
 	grep -F 'eth0 25000 Mbit/s MTU 9000' <<<"$output"
@@ -49,7 +49,7 @@ finds() {
 	check --json | python3 -c '
 import json, sys
 r = json.load(sys.stdin)
-assert (r["pass"], r["warn"], r["fail"]) == (13, 0, 0), r
+assert (r["pass"], r["warn"], r["fail"]) == (16, 0, 0), r
 assert all(set(c) == {"check", "verdict", "text"} for c in r["checks"]), r'
 	rm "$etc"/plugstack.conf.d/ddl.conf
 	run -1 --separate-stderr check --json
@@ -215,9 +215,86 @@ assert len(c) == 1 and c[0]["verdict"] == "fail" and "optional /" in c[0]["remed
 	finds 0 warn network "only the loopback is usable" "bring up an interface"
 }
 
-@test "RDMA ports that are down" {
+# roce: mlx5_0 becomes a RoCE card behind eth0, with GIDs of both versions
+roce() {
+	local port=$root/sys/class/infiniband/mlx5_0/ports/1
+	mkdir -p "$port"/gid_attrs/{types,ndevs}
+	echo Ethernet >"$port/link_layer"
+	echo '25 Gb/sec (1X EDR)' >"$port/rate"
+	echo fe80:0000:0000:0000:b83f:d2ff:fe12:3456 | tee "$port"/gids/{0,1} >/dev/null
+	echo 0000:0000:0000:0000:0000:ffff:0a01:0001 | tee "$port"/gids/{2,3} >/dev/null
+	echo 'IB/RoCE v1' | tee "$port"/gid_attrs/types/{0,2} >/dev/null
+	echo 'RoCE v2' | tee "$port"/gid_attrs/types/{1,3} >/dev/null
+	echo eth0 | tee "$port"/gid_attrs/ndevs/{0,1,2,3} >/dev/null
+}
+
+@test "a healthy RoCE card passes in everything, with its interface" {
+	roce
+	run -0 check
+	[ "${lines[17]}" = "17 pass, 0 warn, 0 fail" ]
+	grep -F 'mlx5_0 port 1 ACTIVE, 25 Gb/sec (1X EDR), Ethernet, interface eth0' <<<"$output"
+	grep -F 'RoCE carries 4096 bytes a packet' <<<"$output"
+}
+
+@test "RDMA ports that are down; without a subnet manager; though their interface is up" {
 	echo '1: DOWN' >"$root/sys/class/infiniband/mlx5_0/ports/1/state"
 	finds 0 warn rdma "mlx5_0 port 1 DOWN" "ibstat"
+	echo '2: INIT' >"$root/sys/class/infiniband/mlx5_0/ports/1/state"
+	finds 0 warn rdma "mlx5_0 port 1 INIT" "no subnet manager"
+	roce
+	echo '1: DOWN' >"$root/sys/class/infiniband/mlx5_0/ports/1/state"
+	finds 0 warn rdma "Ethernet, interface eth0 which is up" "the driver does not follow its interface"
+	echo down >"$root/sys/class/net/eth0/operstate"
+	also=network finds 0 warn rdma "mlx5_0 port 1 DOWN" "see to the cable"
+}
+
+@test "no files for RDMA: the module is not loaded, a container without them, not for this user" {
+	rm -r "$root/sys/class/infiniband_verbs"
+	finds 0 warn uverbs "ib_uverbs is not loaded" "modprobe ib_uverbs"
+	"$BATS_TEST_DIRNAME/machine" "$root"
+	rm -r "${root:?}/dev"
+	finds 0 warn uverbs "not there: /dev/infiniband/uverbs0 (mlx5_0)" "--device=/dev/infiniband"
+	"$BATS_TEST_DIRNAME/machine" "$root"
+	chmod 0 "$root/dev/infiniband/uverbs0"
+	if [ "$(id -u)" = 0 ]; then # whom modes do not stop
+		check() { setpriv --bounding-set -dac_override,-dac_read_search "$ddl" check --root "$root" "$@"; }
+	fi
+	finds 0 warn uverbs "may not open /dev/infiniband/uverbs0 (mlx5_0)" "0666"
+}
+
+@test "RoCE: only GIDs of version 1, none at all, an MTU that cuts packets short" {
+	roce
+	rm "$root"/sys/class/infiniband/mlx5_0/ports/1/gid*/{,types/}{1,3} 2>/dev/null || true
+	finds 0 warn gid "mlx5_0 port 1 has RoCE v1 only" "default_roce_mode"
+	rm "$root"/sys/class/infiniband/mlx5_0/ports/1/gids/*
+	finds 0 warn gid "mlx5_0 port 1 has no GID" "give the interface an address"
+	"$BATS_TEST_DIRNAME/machine" "$root"
+	roce
+	echo 1500 >"$root/sys/class/net/eth0/mtu"
+	finds 0 warn mtu "eth0 has MTU 1500, so packets of mlx5_0 carry 1024 bytes" "mtu 9000"
+	echo 4192 >"$root/sys/class/net/eth0/mtu"
+	run -0 check
+	grep -F 'RoCE carries 4096 bytes a packet' <<<"$output"
+}
+
+@test "variables of RDMA that are wrong: by their form, a GID that is empty, a device that is not there or down" {
+	DDL_RDMA_MTU=1500 finds 1 fail rails "DDL_RDMA_MTU=1500 is no MTU of RDMA" "correct the variable"
+	DDL_RDMA_GID_INDEX=1 finds 1 fail gid "DDL_RDMA_GID_INDEX=1: there is no such GID on mlx5_0 port 1" "unset DDL_RDMA_GID_INDEX"
+	DDL_RDMA_GID_INDEX=0 DDL_RDMA=mlx5_0:1 run -0 check
+	DDL_RDMA=mlx5_0,mlx5_7 finds 1 fail rails "DDL_RDMA: mlx5_7 is not there" "correct DDL_RDMA"
+	DDL_RDMA=mlx5_0:2 finds 1 fail rails "DDL_RDMA: mlx5_0:2 is not there" "correct DDL_RDMA"
+	echo '1: DOWN' >"$root/sys/class/infiniband/mlx5_0/ports/1/state"
+	DDL_RDMA=mlx5_0 also=rdma finds 1 fail rails "DDL_RDMA: mlx5_0 is not active" "correct DDL_RDMA"
+	rm -r "$root/sys/class/infiniband"
+	DDL_RDMA=mlx5_0 finds 1 fail rails "DDL_RDMA: mlx5_0 is not there" "correct DDL_RDMA"
+}
+
+@test "a kernel that does not tell what is unmapped: a warning, unless that is not wanted" {
+	rm "$root/proc/sys/vm/unprivileged_userfaultfd"
+	finds 0 warn register "the kernel has no userfaultfd" "ddl_mem_alloc()"
+	DDL_RDMA_REGISTER=alloc run -0 check
+	grep '^pass  register    DDL_RDMA_REGISTER=alloc' <<<"$output"
+	DDL_RDMA_REGISTER=all run -0 check
 }
 
 @test "GPUs without a driver, and a job that was given none" {
