@@ -86,12 +86,12 @@ void ddl__check_slurm(const char *root, json_t *lines);
 void ddl__check_node(const char *root, json_t *lines);
 
 /*
- * check_rdma.c: RDMA devices, and what is in the way of using them. facts: of this node. api: in place of libibverbs, for tests; NULL: it is
- * opened, unless root is a captured machine, of which sysfs alone is read. -ENOMEM.
+ * check_rdma.c: RDMA devices, and what is in the way of using them. facts: of this node. api: in place of libibverbs, for tests;
+ * NULL: it is opened, unless root is a captured machine, of which sysfs alone is read. -ENOMEM.
  */
 int ddl__check_rdma(const char *root, const struct ddl__facts *facts, const struct ddl__verbs_api *api, json_t *lines);
 
-/* check_verbs.c: the same as libibverbs sees it: whether it is there, knows the devices that sysfs has, and which ports become rails. */
+/* check_verbs.c: the same as libibverbs sees it: whether it is there, knows what sysfs has, and which ports become rails. */
 void ddl__check_verbs(const char *root, const struct ddl__facts *facts, const struct ddl__rdma_settings *settings,
 		      const struct ddl__verbs_api *api, json_t *lines);
 
