@@ -127,6 +127,7 @@ static const struct option long_options[] = {
 	{ "explore", required_argument, NULL, EXPLORE },
 	{ "rings", required_argument, NULL, RINGS },
 	{ "transports", required_argument, NULL, TRANSPORTS },
+	{ "transport", required_argument, NULL, TRANSPORTS },
 	{ "check", no_argument, NULL, CHECK },
 	{ "seed", required_argument, NULL, SEED },
 	{ "iters", required_argument, NULL, ITERS },

@@ -83,6 +83,7 @@ ranks() {
 	expect_refusal 1 "where DDL_PLAN was set by hand, unset it" env DDL_PLAN=9\;x "$ddl" perf allreduce
 	expect_refusal 1 "make an empty folder" "$ddl" perf allreduce --store /nonexistent --rank 0 --ranks 1
 	expect_refusal 1 'no transport "pigeon"' "$ddl" perf allreduce --transports pigeon
+	expect_refusal 1 'no transport "pigeon"' "$ddl" perf allreduce --transport pigeon
 }
 
 @test "words of the environment that are not known are said, in printable letters" {
