@@ -3,6 +3,12 @@
 foreach(name stream shm shm_window tcp tcp_rails)
   ddl_unit_test(${name} ddl_internal)
 endforeach()
+
+# RDMA, over a fabric in one process.
 if(DDL_VERBS AND DDL_VERBS_INCLUDE_DIR)
-  ddl_unit_test(watch_memory ddl_internal)
+  add_library(fake_verbs STATIC fake_verbs.c fake_verbs_qp.c fake_verbs_wire.c fake_verbs_fabric.c)
+  target_link_libraries(fake_verbs PUBLIC ddl_internal)
+  foreach(name watch_memory verbs_api)
+    ddl_unit_test(${name} fake_verbs)
+  endforeach()
 endif()
