@@ -61,7 +61,8 @@ void ddl__verbs_memory_destroy(struct ddl__verbs_memory *memory);
 
 /* ---- the pool ---- */
 
-/* A piece of at least so many bytes, all devices' to write, until put. May register more memory. -ENOMEM: err says what is missing. */
+/* A piece of at least so many bytes, all devices' to write, until put. May register more memory. -ENOMEM, or what a
+ * device says: err says what is missing. */
 int ddl__verbs_memory_get(struct ddl__verbs_memory *memory, size_t bytes, struct ddl__verbs_piece *piece, struct ddl_error *err);
 
 /* Gives a piece back; no device may write there any more. One that is none (at NULL) does nothing. */
@@ -73,7 +74,7 @@ void ddl__verbs_memory_put(struct ddl__verbs_memory *memory, struct ddl__verbs_p
  * A region that covers these bytes, to be used by devices until drop; or NULL: they must not, and slots serve. For the start of a
  * request: it makes system calls and may register.
  * before: what this caller held until now, or NULL; it is dropped unless it is returned, so no device may use it any more.
- * ours: memory from ddl_mem_alloc(), of whose end forget() tells.
+ * ours: memory from ddl_mem_alloc(), of whose end forget() tells; whoever asks for all of it has it registered once.
  */
 const struct ddl__verbs_region *ddl__verbs_memory_hold(struct ddl__verbs_memory *memory, const struct ddl__verbs_region *before,
 						       const void *at, size_t bytes, bool ours);
@@ -81,10 +82,13 @@ const struct ddl__verbs_region *ddl__verbs_memory_hold(struct ddl__verbs_memory 
 /* Ends a hold; no device uses the region for this caller any more. NULL does nothing. */
 void ddl__verbs_memory_drop(struct ddl__verbs_memory *memory, const struct ddl__verbs_region *region);
 
-/* Data path: a region that is held by somebody and covers these bytes; NULL: none. Borrowed for as long as that hold lasts. */
+/*
+ * Data path: a region that is held by somebody and covers these bytes; NULL: none. It stays registered as long as that hold lasts,
+ * but may not be found again: hold() learns what was unmapped, and takes it out.
+ */
 const struct ddl__verbs_region *ddl__verbs_memory_find(struct ddl__verbs_memory *memory, const void *at, size_t bytes);
 
-/* These bytes of ours will be unmapped: no region that has some of them is found any more. */
+/* These bytes of ours will be unmapped: no region that has some of them is found any more, and none stays registered unheld. */
 void ddl__verbs_memory_forget(struct ddl__verbs_memory *memory, const void *at, size_t bytes);
 
 /* Unpins what the program has unmapped meanwhile: now and then, and before the engine sleeps. Costs nothing if there is none. */
