@@ -29,7 +29,9 @@ function(ddl_deb component name summary detail)
 endfunction()
 
 ddl_deb(lib libddl${PROJECT_VERSION_MAJOR} "all-reduce along the switches that Slurm knows of: the library"
-  "Persistent collectives over shared memory and TCP along the plan of a job.")
+  "Persistent collectives over shared memory, RDMA and TCP along the plan of a job.")
+# opened at run time where there are RDMA devices
+set(CPACK_DEBIAN_LIB_PACKAGE_RECOMMENDS "libibverbs1, ibverbs-providers")
 set(CPACK_DEBIAN_LIB_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIB_PACKAGE_GENERATE_SHLIBS ON)
 ddl_deb(devel libddl-dev "all-reduce along the switches that Slurm knows of: headers"

@@ -24,6 +24,9 @@ field() { # FILE FIELD
 	[ "$(for file in "$OUT"/*.deb; do field "$file" Package; done | sort | xargs)" = "ddl-doc ddl-tools libddl-dev libddl0 python3-ddl slurm-spank-ddl" ]
 	[[ $(field "$OUT"/libddl-dev_*.deb Depends) == *"libddl0 (= "* ]]
 	[[ $(field "$OUT"/ddl-tools_*.deb Depends) == *libjansson4* ]]
+	[ "$(field "$OUT"/libddl0_*.deb Recommends)" = "libibverbs1, ibverbs-providers" ]
+	run grep -E 'ibverbs|rdmacm|cuda' <<<"$(for file in "$OUT"/*.deb; do field "$file" Depends; done)"
+	[ "$status" = 1 ]
 	series=$(slurmd -V | sed -n 's/.* \([0-9]*\.[0-9]*\)\..*/\1/p')
 	[ -n "$series" ]
 	[[ $(field "$OUT"/slurm-spank-ddl_*.deb Conflicts) == *"slurm-wlm-basic-plugins (<< $series~), slurm-wlm-basic-plugins (>= "* ]]

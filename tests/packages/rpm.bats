@@ -57,8 +57,9 @@ installed() {
 		requires=$(rpm -qp --requires "$file")
 		run grep -E 'ibverbs|cuda|rdmacm|hwloc' <<<"$requires"
 		[ "$status" = 1 ]
-		[[ $file == *slurm-spank-ddl* ]] || ! grep libslurm <<<"$requires"
+		[[ $file == *slurm-spank-ddl* ]] || [ "$(grep -c libslurm <<<"$requires")" = 0 ]
 	done
+	rpm -qp --recommends "$(package libddl)" | grep '^libibverbs'
 }
 
 @test "an empty root takes them, rpm -V finds every file as it was packaged, and programs run from there" {
