@@ -181,8 +181,8 @@ static void check_gids(const struct ports *ports, int wanted, json_t *lines)
 			       "DDL_RDMA_GID_INDEX=%d: there is no such GID on %s", wanted, without);
 	else if (*old)
 		ddl__check_add(lines, "gid", DDL__WARN,
-			       "give the interface an address; where it has one, set the card to RoCE v2 (its firmware, or "
-			       "default_roce_mode below /sys/kernel/config/rdma_cm)",
+			       "give the interface an address; where it has one, see to the card's firmware and driver, which "
+			       "should offer RoCE v2",
 			       "no GID of RoCE v2: %s", old);
 	else
 		ddl__check_add(lines, "gid", DDL__PASS, NULL, "every active port has a GID to be reached by");

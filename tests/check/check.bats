@@ -265,7 +265,7 @@ roce() {
 @test "RoCE: only GIDs of version 1, none at all, an MTU that cuts packets short" {
 	roce
 	rm "$root"/sys/class/infiniband/mlx5_0/ports/1/gid*/{,types/}{1,3} 2>/dev/null || true
-	finds 0 warn gid "mlx5_0 port 1 has RoCE v1 only" "default_roce_mode"
+	finds 0 warn gid "mlx5_0 port 1 has RoCE v1 only" "should offer RoCE v2"
 	rm "$root"/sys/class/infiniband/mlx5_0/ports/1/gids/*
 	finds 0 warn gid "mlx5_0 port 1 has no GID" "give the interface an address"
 	"$BATS_TEST_DIRNAME/machine" "$root"
