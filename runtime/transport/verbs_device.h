@@ -56,8 +56,8 @@ struct ddl__verbs_port {
 	enum ibv_port_state state; /* IBV_PORT_ACTIVE: up */
 	uint32_t speed_Mbps;       /* of its link; 0 not known */
 	char netdev[32];           /* network interface of its GID; "": none, or not known */
-	char why[160];             /* what it lacks, a clause ("it is down"); "": it can be used */
 	int rail;                  /* which it became; -1: none */
+	char why[160];             /* why it is no rail, a clause ("it is down"); "": it is one */
 };
 
 struct ddl__verbs_choice {                         /* what to choose by */
@@ -84,7 +84,7 @@ int ddl__verbs_ports_open(const struct ddl__verbs_api *api, const struct ddl__ve
 			  struct ddl_error *err);
 
 /*
- * The same for a report: every port of every device, in natural order of names, also those that are no rails, with what they lack.
+ * The same for a report: every port of every device, in natural order of names, also those that are no rails.
  * A device that cannot be opened has one port, of number 0, whose `why` says it. 0 also where there are none. refused (may be NULL)
  * gets the sentence where ddl__verbs_ports_open() would fail (code 0: it would not).
  */
