@@ -2,10 +2,10 @@
 /*
  * verbs_memory.c - see verbs_memory.h.
  *
- * Regions that may be found are in one array by where they begin; `reach` is how far those up to a row go, so a search stops at the
- * first row from which on nothing can cover. What was unmapped leaves the array at once, and is deregistered when nobody holds it.
- * Whoever asks for a region first has the notes of what happened taken, all that happened before included (watch_memory.h): so
- * nothing that is unmapped is found.
+ * Regions that may be found are in one array by where they begin; `reach` is how far those up to a row go, so a search stops at
+ * the first row from which on nothing can cover. What was unmapped leaves the array at once, and is deregistered when nobody
+ * holds it. Whoever asks for a region first has the notes of what happened taken, all that happened before included
+ * (watch_memory.h): so nothing that is unmapped is found.
  *
  * Where a fork gives the parent new pages while the device keeps the old ones (kernels before 5.12), only slots are registered.
  */

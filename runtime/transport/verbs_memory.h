@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verbs_memory.h - memory that RDMA devices may read and write: a pool for the slots of lanes, and memory of the program, registered
- * where it lies.
+ * verbs_memory.h - memory that RDMA devices may read and write: a pool for the slots of lanes, and memory of the program,
+ * registered where it lies.
  *
- * A device reaches pages, not addresses: what is registered is pinned, and a program that unmaps a buffer and gets other pages at the
- * same address leaves the device with the old ones. So memory of the program is registered only if it is told when that happens
- * (watch_memory.h), and a registration that was passed by is never found again. Registrations outlive their use: they stay, until
- * others need the room, for the next request with the same buffer.
+ * A device reaches pages, not addresses: what is registered is pinned, and a program that unmaps a buffer and gets other pages at
+ * the same address leaves the device with the old ones. So memory of the program is registered only if it is told when that
+ * happens (watch_memory.h), and a registration that was passed by is never found again. Registrations outlive their use: they
+ * stay, until others need the room, for the next request with the same buffer.
  *
  * Everything is registered with all devices of the transport. All calls come under one lock, the engine's.
  */

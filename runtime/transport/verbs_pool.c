@@ -3,8 +3,8 @@
  * verbs_pool.c - see verbs_pool.h.
  *
  * Chunks of some MiB are mapped and registered, and pieces cut off them: the first extent that is large enough, in the order of
- * addresses; what is given back joins its neighbours. Extents are kept beside the memory and not in it: a peer that errs writes into
- * slots at worst. Of chunks without pieces one is kept.
+ * addresses; what is given back joins its neighbours. Extents are kept beside the memory and not in it: a peer that errs writes
+ * into slots at worst. Of chunks without pieces one is kept.
  */
 #include "verbs_pool.h"
 

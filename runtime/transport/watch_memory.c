@@ -2,21 +2,21 @@
 /*
  * watch_memory.c - see watch_memory.h.
  *
- * userfaultfd tells of what happens to mappings: whoever unmaps, empties or moves watched memory waits in the kernel until a thread of
- * ours has read of it. So that thread does nothing else, and nothing that could wait for whoever unmaps: no allocation, no lock. It
- * notes what it read in a ring; a reader that is a whole ring behind knows that it missed something.
+ * userfaultfd tells of what happens to mappings: whoever unmaps, empties or moves watched memory waits in the kernel until a
+ * thread of ours has read of it. So that thread does nothing else, and nothing that could wait for whoever unmaps: no allocation,
+ * no lock. It notes what it read in a ring; a reader that is a whole ring behind knows that it missed something.
  *
- * The kernel wants memory to be registered for faults of some kind too. We name write protection and never protect a page: so no fault
- * is ever ours to resolve, and no program hangs on us for touching its memory.
+ * The kernel wants memory to be registered for faults of some kind too. We name write protection and never protect a page: so no
+ * fault is ever ours to resolve, and no program hangs on us for touching its memory.
  *
- * What is unmapped can be mapped again by another thread before the first call has returned, or we have read of it. Between taking
- * the mapping away and our reading of it the kernel refuses to protect pages, with EAGAIN, and it looks at that first: so asking it to
- * protect no page at all tells whether something is under way. Reading wakes who waits before we have noted anything: `turn` is odd
- * from before the call until after the note. Both together are ddl__memory_watch_settle().
+ * What is unmapped can be mapped again by another thread before the first call has returned, or we have read of it. Between
+ * taking the mapping away and our reading of it the kernel refuses to protect pages, with EAGAIN, and it looks at that first: so
+ * asking it to protect no page at all tells whether something is under way. Reading wakes who waits before we have noted
+ * anything: `turn` is odd from before the call until after the note. Both together are ddl__memory_watch_settle().
  *
  * A child after a fork watches nothing: the kernel takes its memory off the list, and it closes its copy of the descriptor, which
- * would keep the parent's memory watched though nobody reads. The watch is the process's, as its memory is: one of the library's few
- * globals.
+ * would keep the parent's memory watched though nobody reads. The watch is the process's, as its memory is: one of the library's
+ * few globals.
  */
 #include "watch_memory.h"
 

@@ -2,12 +2,12 @@
 /*
  * watch_memory.h - tells when the program unmaps, empties or moves memory that devices were told about.
  *
- * There is one watch for the process, since the kernel lets memory be watched by one only, and several communicators reduce the same
- * buffers. Each of its users takes notes at its own pace with a reader. Every function but those on readers may be called by any
- * thread; they do not wait for one another but for a system call's time.
+ * There is one watch for the process, since the kernel lets memory be watched by one only, and several communicators reduce the
+ * same buffers. Each of its users takes notes at its own pace with a reader. Every function but those on readers may be called by
+ * any thread; they do not wait for one another but for a system call's time.
  *
- * Watched is private memory without a file only. Memory of files may be emptied by way of the file, and System V's is detached, and
- * nobody is told. (Nor is anybody told when shmat() with SHM_REMAP replaces a mapping.)
+ * Watched is private memory without a file only. Memory of files may be emptied by way of the file, and System V's is detached,
+ * and nobody is told. (Nor is anybody told when shmat() with SHM_REMAP replaces a mapping.)
  */
 #ifndef DDL_TRANSPORT_WATCH_MEMORY_H
 #define DDL_TRANSPORT_WATCH_MEMORY_H
@@ -33,15 +33,16 @@ struct ddl__memory_reader { /* of notes; used by one thread at a time */
 };
 
 /*
- * Starts the watch, unless it is on. 0; negative errno where the kernel does not have it (before 5.7; with write protection, before
- * 6.12 on arm64) or does not permit it: why (size bytes) gets a clause. put ends what the last get began; no range is left then.
+ * Starts the watch, unless it is on. 0; negative errno where the kernel does not have it (before 5.7; with write protection,
+ * before 6.12 on arm64) or does not permit it: why (size bytes) gets a clause. put ends what the last get began; no range is left
+ * then.
  */
 int ddl__memory_watch_get(char *why, size_t size);
 void ddl__memory_watch_put(void);
 
 /*
- * Watches begin ... end of the range. -EOPNOTSUPP: other memory than private without a file, or not mapped; -EBUSY: somebody else in
- * this process watches it.
+ * Watches begin ... end of the range. -EOPNOTSUPP: other memory than private without a file, or not mapped; -EBUSY: somebody else
+ * in this process watches it.
  */
 int ddl__memory_watch_add(struct ddl__memory_range *range);
 void ddl__memory_watch_remove(struct ddl__memory_range *range); /* one that was not added: does nothing */

@@ -145,13 +145,25 @@ static char *map(void *at, size_t pages, int flags)
 	return memory;
 }
 
-/* hold() says NULL while what happened is not known yet: on a busy machine that may take a while. */
+/* What happened is known: on a busy machine that may take a while. */
+static void settle(void)
+{
+	for (int i = 0; watch_is_on && !ddl__memory_watch_settle(); i++)
+		assert_true(i < 10000);
+}
+
+/* hold() alone may say NULL, and tidy() do nothing, while what happened is not known yet. */
 static const struct ddl__verbs_region *hold(struct ddl__verbs_memory *memory, const struct ddl__verbs_region *before,
 					    const void *at, size_t bytes)
 {
-	for (int i = 0; watch_is_on && i < 10000 && !ddl__memory_watch_settle(); i++)
-		;
+	settle();
 	return ddl__verbs_memory_hold(memory, before, at, bytes, false);
+}
+
+static void tidy(struct ddl__verbs_memory *memory)
+{
+	settle();
+	ddl__verbs_memory_tidy(memory);
 }
 
 static bool covers(const struct ddl__verbs_region *region, const void *at, size_t bytes)
@@ -420,7 +432,7 @@ static void what_was_unmapped_is_not_found(void **state)
 		assert_true(c && c->rkey[0] > old);
 		assert_ptr_equal(ddl__verbs_memory_find(one, at, 4 * page), c);
 		assert_int_equal(fake.mrs, 3);
-		ddl__verbs_memory_tidy(two); /* held by nobody */
+		tidy(two); /* held by nobody */
 		assert_int_equal(fake.mrs, 2);
 		assert_int_equal(a->rkey[0], old - 1); /* held: it is still a's */
 		assert_ptr_equal(hold(one, a, at, page), c);
@@ -432,8 +444,8 @@ static void what_was_unmapped_is_not_found(void **state)
 		ddl__verbs_memory_drop(two, b);
 		munmap(at, 5 * page);
 		munmap(spare, 4 * page);
-		ddl__verbs_memory_tidy(one);
-		ddl__verbs_memory_tidy(two);
+		tidy(one);
+		tidy(two);
 		assert_int_equal(fake.mrs, 0);
 	}
 	ddl__verbs_memory_destroy(one);
@@ -457,7 +469,7 @@ static void programs_that_unmap_a_lot_are_followed(void **state)
 	ddl__verbs_memory_drop(memory, r);
 	assert_int_equal(fake.mrs, 2);
 	uint32_t made = fake.made;
-	ddl__verbs_memory_tidy(memory);
+	tidy(memory);
 	assert_int_equal(fake.mrs, 0); /* what is not known is taken for unmapped */
 	r = hold(memory, NULL, at, page);
 	assert_true(r && r->rkey[0] > made);
@@ -531,7 +543,7 @@ struct held {
 	bool stale;
 };
 
-/* Whether what is found for these pages is right: held by somebody, registered since they were mapped, and found if there is any. */
+/* Whether what is found for these pages is right: held by somebody, registered since they were mapped, and found if any is. */
 static void check_find(struct ddl__verbs_memory *memory, const struct held *held, char *arena, size_t from, size_t pages)
 {
 	const struct ddl__verbs_region *r = ddl__verbs_memory_find(memory, arena + from * page, pages * page);
@@ -612,7 +624,7 @@ static void what_cannot_be_registered_is_tried_seldom(void **state)
 	fake.limit = SIZE_MAX;
 	ddl__verbs_memory_drop(memory, r);
 	munmap(at, page);
-	ddl__verbs_memory_tidy(memory); /* something was given back: it is tried again */
+	tidy(memory); /* something was given back: it is tried again */
 	r = hold(memory, NULL, at + page, 8 * page);
 	assert_non_null(r);
 	fake.error = EFAULT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch_memory.c - whoever unmaps, empties or moves memory that is watched is told of, before anybody can take other memory at that
- * address for it; and programs go on as if nobody watched. Where the kernel permits no watch there is nothing to test.
+ * watch_memory.c - whoever unmaps, empties or moves memory that is watched is told of, before anybody can take other memory at
+ * that address for it; and programs go on as if nobody watched. Where the kernel permits no watch there is nothing to test.
  */
 #include <setjmp.h>
 #include <stdarg.h>
