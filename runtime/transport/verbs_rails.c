@@ -186,9 +186,11 @@ static int no_such_port(const struct ddl__verbs_survey *survey, const struct ddl
 		return ddl__error_set(err, -EINVAL,
 				      "DDL_RDMA names port %d of %s, which has %u; name one that it has or none for all",
 				      named->port, device, ports);
+	if (!*survey->names)
+		return ddl__error_set(err, -ENODEV, "DDL_RDMA names %s, and this node has no RDMA device; unset it", device);
 	return ddl__error_set(err, -EINVAL,
 			      "DDL_RDMA names %s, which this node does not have; it has %s: name some of these, or unset it",
-			      device, *survey->names ? survey->names : "no RDMA device");
+			      device, survey->names);
 }
 
 /* Takes what one name says: a port, or all of a device that can be used. */
