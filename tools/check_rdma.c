@@ -3,7 +3,8 @@
  * check_rdma.c - RDMA devices, and what is in the way of using them.
  *
  * What sysfs shows needs no rights and no library, and can be captured: ports, GIDs, MTUs, the files that programs open. A device
- * is never needed, since TCP serves where RDMA does not: so what is amiss is a warning, unless the user asked for what is not there.
+ * is never needed, since TCP serves where RDMA does not: so what is amiss is a warning, unless the user asked for what is not
+ * there.
  */
 #include <errno.h>
 #include <fcntl.h>

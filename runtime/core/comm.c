@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "audit.h"
 #include "boot.h"
@@ -117,7 +118,8 @@ static int open_transports(struct ddl_comm *comm, const char *names, const struc
 		else if (names)
 			return ddl__error_set(err, rc, "%s", failure.text);
 		else
-			ddl__log(DDL__LOG_WARNING, "rank %d: %s", comm->rank, failure.text);
+			ddl__log(rc == -ENOENT || rc == -ENODEV ? DDL__LOG_INFO : DDL__LOG_WARNING, "rank %d: %s", comm->rank,
+				 failure.text); /* that it is not there is no fault */
 	}
 	return 0;
 }
@@ -164,9 +166,10 @@ static bool is_crowded(const struct ddl__members *members, int rank)
 {
 	cpu_set_t set;
 	int here = 0, cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+	bool bound = cpus == 1 && sysconf(_SC_NPROCESSORS_ONLN) > 1;
 	for (int r = 0; r < members->size; r++)
 		here += strcmp(members->places[r].machine, members->places[rank].machine) == 0;
-	return cpus > 1 && here > cpus;
+	return !bound && here > cpus;
 }
 
 /* Whether what some peer sends can only be seen by asking descriptors: who need not be told of sleeping has nothing else. */

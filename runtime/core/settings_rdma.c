@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings_rdma.c - DDL_RDMA and DDL_RDMA_*: what transport/verbs goes by. Only their form is looked at here; whether there is such a
- * device, GID or partition is for the transport to say.
+ * settings_rdma.c - DDL_RDMA and DDL_RDMA_*: what transport/verbs goes by. Only their form is looked at here; whether there is
+ * such a device, GID or partition is for the transport to say.
  */
 #include "settings.h"
 

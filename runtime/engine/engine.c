@@ -163,6 +163,7 @@ static void on_lost(void *context, int peer, int code, const char *detail)
 			   : code == -ECONNREFUSED ? "could not be connected"
 			   : code == -ETIMEDOUT    ? "did not answer in time"
 			   : code == -EMFILE       ? "cannot be heard"
+			   : code == -EHOSTUNREACH ? "cannot be reached any more"
 						   : "broke the protocol";
 	ddl__engine_fail(comm, code, "rank %d on node %s %s: %s", peer, ddl_comm_node_name(comm, peer), what, detail);
 }

@@ -91,6 +91,18 @@ struct ddl__end *ddl__table_first(const struct ddl__table *table)
 
 /* Opening */
 
+/*
+ * Ring r goes over rail r modulo their number; rings that share a rail have connections of their own as far as there are channels.
+ * Where lanes are not rings, those of one request are spread over the rails by their numbers.
+ */
+void ddl__mesh_path(const struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, unsigned *rail, unsigned *channel)
+{
+	unsigned rails = mesh->peers[peer].rails, rings = lane->call.rings;
+
+	*rail = lane->index % rails;
+	*channel = rings > rails ? lane->index % rings / rails % mesh->ops->channels : 0;
+}
+
 static bool is_possible(const struct ddl__lane *lane)
 {
 	return lane->slots >= 1 && lane->slots <= DDL__SLOTS_MAX && lane->slot_bytes <= DDL__SLOT_BYTES_MAX;

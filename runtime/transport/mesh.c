@@ -189,6 +189,9 @@ void ddl__link_broken(struct ddl__link *link, int rc)
 	case -EPIPE:
 		ddl__link_fail(link, -ECONNRESET, "it closed the connection without a goodbye");
 		break;
+	case -EHOSTDOWN: /* no socket's: a transport that has something beside it */
+		ddl__link_fail(link, -EHOSTUNREACH, "%s", link->why);
+		break;
 	default:
 		ddl__link_fail(link, -ECONNRESET, "the connection to it broke: %s", strerror(-rc));
 	}
@@ -205,6 +208,12 @@ static int on_abort(struct ddl__link *link, const struct ddl__frame *frame, cons
 	return 0;
 }
 
+/* Whether all is here that the peer sent before its goodbye. */
+static bool has_parted(struct ddl__link *link)
+{
+	return !link->mesh->ops->parted || link->mesh->ops->parted(link);
+}
+
 /* Its goodbye came over this link: it has left when it came over all, and all that was sent before. */
 static void on_bye(struct ddl__link *link)
 {
@@ -212,8 +221,7 @@ static void on_bye(struct ddl__link *link)
 	struct ddl__link *const *links = links_of(mesh, link->peer);
 
 	for (unsigned i = 0; i < mesh->n_paths; i++)
-		if (links[i] && links[i]->state == DDL__LINK_UP &&
-		    (!links[i]->heard_bye || (mesh->ops->parted && !mesh->ops->parted(links[i]))))
+		if (links[i] && links[i]->state == DDL__LINK_UP && !(links[i]->heard_bye && has_parted(links[i])))
 			return;
 	if (!mesh->peers[link->peer].left)
 		mesh->events->left(mesh->context, link->peer);
@@ -310,7 +318,7 @@ void ddl__link_settle(struct ddl__link *link)
 		link->said_bye = true;
 		ddl__link_write(link);
 	}
-	if (link->said_bye && link->heard_bye && (link->mute || ddl__stream_idle(link->stream))) {
+	if (link->said_bye && link->heard_bye && (link->mute || ddl__stream_idle(link->stream)) && has_parted(link)) {
 		ddl__link_close(link);
 		link->state = DDL__LINK_LEFT;
 		return;
@@ -349,8 +357,10 @@ static void link_timer(struct ddl__link *link, uint64_t now)
 		else if (link->state == DDL__LINK_CONNECTING)
 			ddl__greet_connect(link);
 	}
-	if (link->state == DDL__LINK_UP && link->heard_bye)
+	if (link->state == DDL__LINK_UP && link->heard_bye && has_parted(link)) {
 		on_bye(link);
+		link->mesh->ops->pump(link);
+	}
 	if (in_set_up(link) && link->deadline_ns <= now) {
 		if (link->stream)
 			ddl__greet_ready(link); /* the answer may be there, and we are late */

@@ -310,6 +310,8 @@ int ddl__link_up(struct ddl__link *link);                /* lanes.c: announces w
 /* lanes.c */
 /* Whether a lane's slots are possible: 0; -EINVAL with a sentence. For what a transport opens, before it makes memory for it. */
 int ddl__lane_check(const struct ddl__mesh *mesh, const struct ddl__lane *lane, struct ddl_error *err);
+/* The mesh op path, for those that have rails and channels. */
+void ddl__mesh_path(const struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, unsigned *rail, unsigned *channel);
 size_t ddl__lane_stride(const struct ddl__lane *lane); /* bytes from slot to slot: whole cache lines */
 /* Fill and register the common part of a lane's end. On failure nothing is left. rx->fd is set by the caller before. */
 int ddl__mesh_rx_open(struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, struct ddl__mesh_rx *rx,

@@ -88,18 +88,6 @@ static uint8_t *slots_create(const struct ddl__lane *lane)
 	return aligned_alloc(DDL__MESH_ALIGNMENT, bytes ? bytes : DDL__MESH_ALIGNMENT);
 }
 
-/*
- * Ring r goes over rail r modulo their number; rings that share a rail have connections of their own as far as there are channels.
- * Where lanes are not rings, those of one request are spread over the rails by their numbers.
- */
-static void tcp_path(const struct ddl__mesh *mesh, int peer, const struct ddl__lane *lane, unsigned *rail, unsigned *channel)
-{
-	unsigned rails = mesh->peers[peer].rails, rings = lane->call.rings;
-
-	*rail = lane->index % rails;
-	*channel = rings > rails ? lane->index % rings / rails % CHANNELS : 0;
-}
-
 /* Writing */
 
 static void tx_free(struct tcp_tx *tx)
@@ -399,7 +387,7 @@ static const struct ddl__mesh_ops mesh_ops = {
 	.listen = ddl__tcp_listen,
 	.reaches = ddl__tcp_reaches,
 	.rails = ddl__tcp_rails,
-	.path = tcp_path,
+	.path = ddl__mesh_path,
 	.tie = ddl__tcp_tie,
 	.target = ddl__tcp_target,
 	.tune = ddl__tcp_tune,

@@ -92,8 +92,7 @@ static int own_address(int fd, struct ddl__tcp_address *own)
 	return 0;
 }
 
-/* Listens at one address, which is written to own. */
-static int open_rail(const char *text, int *fd, struct ddl__tcp_address *own)
+int ddl__tcp_listen_at(const char *text, int *fd, struct ddl__tcp_address *own)
 {
 	int rc = listen_at(text, fd);
 
@@ -116,7 +115,7 @@ int ddl__tcp_listen(struct ddl__mesh *mesh, const struct ddl__transport_config *
 	if (config->n_addresses == 0)
 		return ddl__error_set(err, rc, "tcp: this node has no address to listen at; name its interface.");
 	for (size_t i = 0; i < config->n_addresses && n < DDL__RAILS_MAX; i++) {
-		int failed = open_rail(config->addresses[i], &fds[n], &rails[n]);
+		int failed = ddl__tcp_listen_at(config->addresses[i], &fds[n], &rails[n]);
 
 		if (failed) {
 			rc = failed;
@@ -147,7 +146,7 @@ static const struct ddl__tcp_address *ours(const struct ddl__mesh *mesh)
 }
 
 /* A loopback address is another's on another machine: there, it would be taken for one of ours that is not listening. */
-static bool joins(const struct ddl__tcp_address *a, const struct ddl__tcp_address *b, bool apart)
+bool ddl__tcp_joins(const struct ddl__tcp_address *a, const struct ddl__tcp_address *b, bool apart)
 {
 	return a->family == b->family && !(apart && (is_loopback(a) || is_loopback(b)));
 }
@@ -159,7 +158,7 @@ bool ddl__tcp_reaches(const struct ddl__mesh *mesh, const void *own, size_t size
 	if (size < sizeof(theirs) || size % sizeof(theirs) || size > DDL__RAILS_MAX * sizeof(theirs))
 		return false;
 	memcpy(&theirs, own, sizeof(theirs));
-	return joins(&theirs, ours(mesh), machine[0] && mesh->machine[0] && strcmp(machine, mesh->machine));
+	return ddl__tcp_joins(&theirs, ours(mesh), machine[0] && mesh->machine[0] && strcmp(machine, mesh->machine));
 }
 
 unsigned ddl__tcp_rails(const struct ddl__mesh *mesh, const void *own, size_t size, bool here)
@@ -169,7 +168,7 @@ unsigned ddl__tcp_rails(const struct ddl__mesh *mesh, const void *own, size_t si
 
 	for (; n < mesh->n_rails && (n + 1) * sizeof(theirs) <= size; n++) {
 		memcpy(&theirs, (const uint8_t *)own + n * sizeof(theirs), sizeof(theirs));
-		if (!joins(&theirs, &ours(mesh)[n], !here))
+		if (!ddl__tcp_joins(&theirs, &ours(mesh)[n], !here))
 			break;
 	}
 	return n;

@@ -11,6 +11,12 @@ struct ddl__tcp_address { /* own part of an address, of one rail. No padding. */
 	uint8_t host[16]; /* network order; 4: the first four */
 };
 
+/* Listens at a numeric address; own: that, with the port. 0, -errno. */
+int ddl__tcp_listen_at(const char *text, int *fd, struct ddl__tcp_address *own);
+/* Whether one can be reached from the other; apart: they are of two machines. Symmetric. */
+bool ddl__tcp_joins(const struct ddl__tcp_address *a, const struct ddl__tcp_address *b, bool apart);
+
+/* Mesh ops */
 int ddl__tcp_listen(struct ddl__mesh *mesh, const struct ddl__transport_config *config, int *fds, void *own, size_t *size,
 		    struct ddl_error *err);
 bool ddl__tcp_reaches(const struct ddl__mesh *mesh, const void *own, size_t size, const char *machine);

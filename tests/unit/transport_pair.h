@@ -132,6 +132,9 @@ static void rank_open(struct rank *rank, const struct ddl__transport_ops *ops, i
 		.n_addresses = 1,
 		.events = &test_events,
 		.context = rank,
+#ifdef TEST_VERBS
+		.verbs = TEST_VERBS,
+#endif
 	};
 
 	memset(rank, 0, sizeof(*rank));
@@ -191,12 +194,16 @@ static void rank_poll(struct rank *rank)
 
 		source->ready(source, events[i].events);
 	}
+	if (rank->ops && rank->ops->poll)
+		rank->ops->poll(rank->transport);
 }
 
 static void rank_sleeping(struct rank *rank, bool on)
 {
 	if (rank->ops && rank->ops->sleeping)
 		rank->ops->sleeping(rank->transport, on);
+	if (on && rank->ops && rank->ops->poll)
+		rank->ops->poll(rank->transport);
 }
 
 static void world_sleep(struct world *world)

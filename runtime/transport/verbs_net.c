@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verbs_net.c - see verbs.h: addresses. A rail is a port; beside its own address stands that of the listening socket for the
+ * stream, which is at the rail's IP interface where the job has as many of those, else at the first.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "tcp_net.h"
+#include "verbs.h"
+
+const struct ddl__verbs_address *ddl__verbs_address_of(const struct ddl__mesh *mesh, int peer, unsigned rail)
+{
+	return (const struct ddl__verbs_address *)mesh->peers[peer].own + rail;
+}
+
+int ddl__verbs_listen(struct ddl__mesh *mesh, const struct ddl__transport_config *config, int *fds, void *own, size_t *size,
+		      struct ddl_error *err)
+{
+	struct verbs *verbs = (struct verbs *)mesh;
+	struct ddl__verbs_address rails[DDL__RAILS_MAX];
+	char why[DDL__REASON_SIZE];
+
+	memset(rails, 0, sizeof(rails));
+	for (size_t i = 0; i < verbs->ports.n; i++) {
+		const char *at = config->n_addresses ? config->addresses[i < config->n_addresses ? i : 0] : NULL;
+		int rc = at ? ddl__tcp_listen_at(at, &fds[i], &rails[i].stream) : -ENOENT;
+
+		if (rc) {
+			fds[i] = -1;
+			while (i-- > 0)
+				close(fds[i]);
+			return ddl__error_set(err, rc, "verbs: cannot listen at %s for the connections beside RDMA: %s",
+					      at ? at : "any address", ddl__error_reason(why, sizeof(why), rc));
+		}
+		ddl__verbs_port_describe(&verbs->ports.ports[i], &rails[i]);
+		snprintf(mesh->rail_name[i], sizeof(mesh->rail_name[i]), "%.26s:%u", verbs->ports.ports[i].device->name,
+			 verbs->ports.ports[i].number);
+	}
+	*size = verbs->ports.n * sizeof(rails[0]);
+	memcpy(own, rails, *size);
+	return 0;
+}
+
+static bool joins(const struct ddl__mesh *mesh, unsigned rail, const void *own, size_t size, bool apart)
+{
+	struct ddl__verbs_address ours, theirs;
+
+	if ((rail + 1) * sizeof(theirs) > size)
+		return false;
+	memcpy(&theirs, (const uint8_t *)own + rail * sizeof(theirs), sizeof(theirs));
+	memcpy(&ours, mesh->address + sizeof(struct ddl__mesh_address) + rail * sizeof(ours), sizeof(ours));
+	return ddl__tcp_joins(&ours.stream, &theirs.stream, apart) && ddl__verbs_joins(&ours, &theirs);
+}
+
+bool ddl__verbs_reaches(const struct ddl__mesh *mesh, const void *own, size_t size, const char *machine)
+{
+	const bool apart = machine[0] && mesh->machine[0] && strcmp(machine, mesh->machine);
+
+	return size % sizeof(struct ddl__verbs_address) == 0 && size <= DDL__RAILS_MAX * sizeof(struct ddl__verbs_address) &&
+	       joins(mesh, 0, own, size, apart);
+}
+
+unsigned ddl__verbs_rails(const struct ddl__mesh *mesh, const void *own, size_t size, bool here)
+{
+	unsigned n = 1;
+
+	while (n < mesh->n_rails && joins(mesh, n, own, size, !here))
+		n++;
+	return n;
+}
+
+void ddl__verbs_target(const void *own, struct sockaddr_storage *to, socklen_t *size, char *words, size_t words_size)
+{
+	struct ddl__verbs_address address;
+
+	memcpy(&address, own, sizeof(address));
+	ddl__tcp_target(&address.stream, to, size, words, words_size);
+}
