@@ -384,19 +384,20 @@ int ddl__check_rdma(const char *root, const struct ddl__facts *facts, const stru
 	size_t n, active = 0;
 	struct ddl_error err;
 	char **devices;
-	int rc = ddl__settings_rdma(&settings, &err);
+	const bool good = ddl__settings_rdma(&settings, &err) == 0;
+	int rc = 0;
 
-	if (rc < 0)
+	if (!good)
 		ddl__check_add(lines, "rails", DDL__FAIL, "correct the variable, or unset it (man 7 ddl)", "%s", err.text);
 	if (ddl__sysfs_list(root, INFINIBAND, &devices, &n) < 0)
 		return -ENOMEM;
-	for (size_t i = 0; i < n && rc != -ENOMEM; i++)
+	for (size_t i = 0; i < n && rc == 0; i++)
 		rc = add_device(root, devices[i], settings.gid_index, &ports);
 	free(devices);
 	for (size_t i = 0; i < ports.n; i++)
 		active += is_active(&ports.at[i]);
 	check_ports(&ports, lines);
-	if (check_named(&ports, &settings, lines) && ports.n > 0 && (!*root || api))
+	if (good && check_named(&ports, &settings, lines) && ports.n > 0 && (!*root || api))
 		ddl__check_verbs(root, facts, &settings, api, lines);
 	if (ports.n > 0) {
 		check_files(root, lines);
@@ -406,5 +407,5 @@ int ddl__check_rdma(const char *root, const struct ddl__facts *facts, const stru
 	}
 	check_memlock(root, active, lines);
 	free(ports.at);
-	return rc == -ENOMEM ? rc : 0;
+	return rc;
 }

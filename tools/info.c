@@ -202,6 +202,7 @@ static json_t *make_node(void)
 			json_array_append_new(gpus, json_pack("{ss ss si}", "pci", facts->gpus[i].pci, "model",
 							      facts->gpus[i].model, "numa", facts->gpus[i].numa));
 		json_object_set_new(node, "gpus", gpus);
+		json_object_set_new(node, "rdma", ddl__info_rdma("", facts, NULL));
 	}
 	free(facts);
 	return node ? node : json_object();
@@ -295,6 +296,7 @@ static void print_node(const json_t *node)
 		       json_is_true(json_object_get(row, "virtual")) ? ", virtual" : "",
 		       json_is_true(json_object_get(row, "chosen")) ? ", chosen for tcp" : "");
 	}
+	ddl__info_print_rdma(stdout, json_object_get(node, "rdma"));
 	json_array_foreach(gpus, i, row)
 	{
 		printf("  GPU %-10s %s, NUMA node %d\n", text_of(row, "pci", "?"), text_of(row, "model", "?"),

@@ -113,6 +113,7 @@ assert {"shm", "tcp"} <= {t["name"] for t in info["transports"]}
 assert any(k["name"] == "generic" and k["usable"] for k in info["kernels"])
 assert {"all-reduce", "broadcast", "barrier"} <= {a["collective"] for a in info["algorithms"]}
 assert any(i["loopback"] for i in info["node"]["interfaces"])
+assert all({"device", "port"} <= set(p) for p in info["node"]["rdma"]["ports"])
 assert info["node"]["cpus"] >= 1'
 }
 
