@@ -97,6 +97,12 @@ static int check_names(const char *list, struct ddl_error *err)
 	return 0;
 }
 
+/* Whether a transport that failed so is just not there, and nobody said that it would be. */
+static bool is_absence(int rc, const struct ddl__transport_config *config)
+{
+	return (rc == -ENOENT || rc == -ENODEV) && !(config->rdma && config->rdma->n_ports);
+}
+
 /* Opens the transports named, or all that are usable. */
 static int open_transports(struct ddl_comm *comm, const char *names, const struct ddl__transport_config *config,
 			   struct ddl_error *err)
@@ -118,8 +124,8 @@ static int open_transports(struct ddl_comm *comm, const char *names, const struc
 		else if (names)
 			return ddl__error_set(err, rc, "%s", failure.text);
 		else
-			ddl__log(rc == -ENOENT || rc == -ENODEV ? DDL__LOG_INFO : DDL__LOG_WARNING, "rank %d: %s", comm->rank,
-				 failure.text); /* that it is not there is no fault */
+			ddl__log(is_absence(rc, config) ? DDL__LOG_INFO : DDL__LOG_WARNING, "rank %d: %s", comm->rank,
+				 failure.text);
 	}
 	return 0;
 }

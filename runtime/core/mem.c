@@ -189,7 +189,7 @@ int ddl_mem_free(struct ddl_comm *comm, void *memory)
 	return rc;
 }
 
-static const struct ddl__window *holder(const struct ddl_comm *comm, const void *at, size_t bytes)
+const struct ddl__window *ddl__mem_holder(const struct ddl_comm *comm, const void *at, size_t bytes)
 {
 	for (const struct ddl__window *w = comm->windows; w; w = w->next) {
 		uintptr_t begin = (uintptr_t)w->memory, first = (uintptr_t)at;
@@ -201,13 +201,8 @@ static const struct ddl__window *holder(const struct ddl_comm *comm, const void 
 
 const struct ddl__window *ddl__mem_find(const struct ddl_comm *comm, const void *at, size_t bytes)
 {
-	const struct ddl__window *window = holder(comm, at, bytes);
+	const struct ddl__window *window = ddl__mem_holder(comm, at, bytes);
 	return window && window->fd >= 0 ? window : NULL;
-}
-
-bool ddl__mem_is_ours(const struct ddl_comm *comm, const void *at, size_t bytes)
-{
-	return holder(comm, at, bytes) != NULL;
 }
 
 void ddl__mem_forked(const struct ddl_comm *comm)

@@ -7,7 +7,6 @@
 #ifndef DDL_CORE_MEM_H
 #define DDL_CORE_MEM_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "transport.h"
@@ -17,8 +16,8 @@ struct ddl_comm;
 /* The shared memory that holds all of these bytes; NULL: none does. The engine's lock is held. */
 const struct ddl__window *ddl__mem_find(const struct ddl_comm *comm, const void *at, size_t bytes);
 
-/* Whether all of these bytes are of such memory, shared or not. The engine's lock is held. */
-bool ddl__mem_is_ours(const struct ddl_comm *comm, const void *at, size_t bytes);
+/* The memory from ddl_mem_alloc() that holds all of these bytes, shared or not; NULL: none does. The engine's lock is held. */
+const struct ddl__window *ddl__mem_holder(const struct ddl_comm *comm, const void *at, size_t bytes);
 
 /* In a child after a fork: closes its copies of the descriptors. The memory stays what it is. */
 void ddl__mem_forked(const struct ddl_comm *comm);

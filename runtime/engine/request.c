@@ -316,7 +316,7 @@ void ddl__request_destroy(struct ddl_request *request)
 		ddl__ids_leave(&comm->ids, request);
 	ddl__watch_close(request);
 	close_lanes(request);
-	ddl__share_fini(request);
+	ddl__share_end(request);
 	pthread_mutex_unlock(&comm->lock);
 	ddl__schedule_destroy(request->schedule);
 	free(request->lanes);

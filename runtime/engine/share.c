@@ -61,21 +61,24 @@ static void hold(struct ddl_request *request)
 		if (!transport->ops->hold || !goes_over(request, transport->ops))
 			continue;
 		for (int b = 0; b < 2; b++) {
-			bool ours = ddl__mem_is_ours(comm, buffers[b].memory, buffers[b].bytes);
-			if (buffers[b].memory && buffers[b].bytes)
-				request->held[t][b] = transport->ops->hold(transport, request->held[t][b], buffers[b].memory,
-									   buffers[b].bytes, ours);
+			void *memory = buffers[b].memory;
+			size_t bytes = buffers[b].bytes;
+			if (memory && bytes)
+				request->held[t][b] = transport->ops->hold(transport, request->held[t][b], memory, bytes,
+									   ddl__mem_holder(comm, memory, bytes));
 		}
 	}
 }
 
-void ddl__share_fini(struct ddl_request *request)
+void ddl__share_end(struct ddl_request *request)
 {
 	const struct ddl_comm *comm = request->comm;
 	for (size_t t = 0; t < comm->n_transports; t++)
 		for (int b = 0; b < 2; b++)
-			if (request->held[t][b])
+			if (request->held[t][b]) {
 				comm->transports[t]->ops->drop(comm->transports[t], request->held[t][b]);
+				request->held[t][b] = NULL;
+			}
 }
 
 void ddl__share_start(struct ddl_request *request)

@@ -26,7 +26,7 @@ void *ddl__share_place(const struct ddl_request *request, const struct ddl__lane
 		       uint64_t offset, size_t bytes);
 
 /* Gives back what transports hold of the buffers. The lock is held. */
-void ddl__share_fini(struct ddl_request *request);
+void ddl__share_end(struct ddl_request *request);
 
 /* Where a slice lies that is sent without a copy, after a step has done its work; NULL: it goes through a slot. */
 const void *ddl__share_borrow(const struct ddl_request *request, const struct ddl__lane_state *lane, const struct ddl__step *step,

@@ -232,11 +232,11 @@ struct ddl__transport_ops {
 	 * are final into these bytes, the output. Lanes with rx_land. NULL: nobody writes so. */
 	void (*rx_accept)(struct ddl__rx *rx, uint64_t start, void *memory, size_t bytes);
 	/*
-	 * The lanes that a request has this way send from, and land in, these bytes: until drop, as far as they stay mapped.
-	 * ours: of a window. held: what this returned for the same use in an earlier start, else NULL. Returns what to drop, or
-	 * NULL: that memory is used through slots. Both NULL: any memory is as good as any other.
+	 * The lanes that a request has this way send from, and land in, these bytes, until drop, as far as they stay mapped.
+	 * window: that they lie in, or NULL. held: what this returned for the same use in an earlier start, or NULL. Returns what
+	 * to drop, or NULL: that memory is used through slots. Both NULL: any memory is as good as any other.
 	 */
-	void *(*hold)(struct ddl__transport *transport, void *held, void *memory, size_t bytes, bool ours);
+	void *(*hold)(struct ddl__transport *transport, void *held, void *memory, size_t bytes, const struct ddl__window *window);
 	void (*drop)(struct ddl__transport *transport, void *held);
 	/* The communicator failed: what is borrowed is not read, and where slices were to land is not written, from now on. May be
 	 * called from within events. */

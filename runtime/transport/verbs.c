@@ -523,11 +523,13 @@ static void verbs_rx_accept(struct ddl__rx *base, uint64_t start, void *memory, 
 	ddl__verbs_post((struct verbs_link *)rx->mesh.link);
 }
 
-static void *verbs_hold(struct ddl__transport *transport, void *held, void *memory, size_t bytes, bool ours)
+/* A window is registered once, whole. */
+static void *verbs_hold(struct ddl__transport *transport, void *held, void *memory, size_t bytes, const struct ddl__window *window)
 {
 	struct verbs *verbs = (struct verbs *)transport;
+	const void *at = window ? window->memory : memory;
 
-	return (void *)(uintptr_t)ddl__verbs_memory_hold(verbs->memory, held, memory, bytes, ours);
+	return (void *)(uintptr_t)ddl__verbs_memory_hold(verbs->memory, held, at, window ? window->size : bytes, window != NULL);
 }
 
 static void verbs_drop(struct ddl__transport *transport, void *held)
