@@ -5,8 +5,8 @@
  *
  * Ports that are named (DDL_RDMA) are rails in that order, or the sentence says why one cannot be. Else, of the usable ports:
  * InfiniBand ports in natural order of their devices' names, then RoCE ports in the order of the network interfaces that this
- * rank's traffic goes over (all, where none are given), by the GIDs of just these interfaces. Data are spread evenly over rails,
- * so those that are too slow for that are left out; and where some are on the NUMA nodes of this process's cores, the others are.
+ * rank's traffic goes over (all, where none are given), by the GIDs of just these interfaces. Data are spread evenly over rails, so
+ * those that are too slow for that are left out; and where some are on the NUMA nodes of this process's cores, the others are.
  *
  * Rail i of one rank is joined to rail i of another, so ranks should see the same rails in the same order; where they do not, the
  * names say it. Rails that do not join (one of them InfiniBand, or in another subnet) are not used: tcp serves.
