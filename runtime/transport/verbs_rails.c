@@ -184,8 +184,8 @@ static int no_such_port(const struct ddl__verbs_survey *survey, const struct ddl
 	ddl__error_word(device, sizeof(device), named->device, strlen(named->device));
 	if (ports)
 		return ddl__error_set(err, -EINVAL,
-				      "DDL_RDMA names port %d of %s, which has %u; name one that it has or none for all",
-				      named->port, device, ports);
+				      "DDL_RDMA names port %d of %s, which has %s%u; name one that it has, or none for all",
+				      named->port, device, ports > 1 ? "ports 1 to " : "only port ", ports);
 	if (!*survey->names)
 		return ddl__error_set(err, -ENODEV, "DDL_RDMA names %s, and this node has no RDMA device; unset it", device);
 	return ddl__error_set(err, -EINVAL,

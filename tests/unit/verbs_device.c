@@ -175,7 +175,10 @@ static void names_decide(void **state)
 		  "-19 DDL_RDMA names mlx5_3 port 1, which cannot be used: it is down; name another or unset it" },
 		{ { { "mlx5_3", 4 } },
 		  1,
-		  "-22 DDL_RDMA names port 4 of mlx5_3, which has 2; name one that it has or none for all" },
+		  "-22 DDL_RDMA names port 4 of mlx5_3, which has ports 1 to 2; name one that it has, or none for all" },
+		{ { { "mlx5_0", 2 } },
+		  1,
+		  "-22 DDL_RDMA names port 2 of mlx5_0, which has only port 1; name one that it has, or none for all" },
 		{ { { "mlx5_7", 0 } },
 		  1,
 		  "-22 DDL_RDMA names mlx5_7, which this node does not have; it has mlx5_0, mlx5_1, mlx5_3, old0, uc0: name some "
