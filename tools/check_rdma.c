@@ -161,17 +161,33 @@ static void check_ports(const struct ports *ports, json_t *lines)
 	ddl__check_alike(lines, alike);
 }
 
+/* Whether a port is what DDL_RDMA names. */
+static bool is_named(const struct port *port, const struct ddl__rdma_port *name)
+{
+	return strcmp(port->device, name->device) == 0 && (!name->port || name->port == port->number);
+}
+
+/* Whether it may become a rail: all may where none is named. */
+static bool may_serve(const struct port *port, const struct ddl__rdma_settings *settings)
+{
+	bool named = settings->n_ports == 0;
+
+	for (size_t i = 0; i < settings->n_ports; i++)
+		named = named || is_named(port, &settings->ports[i]);
+	return named && is_active(port);
+}
+
 /* RoCE without v2 stays within one network, and switches do not treat it as they treat IP. */
-static void check_gids(const struct ports *ports, int wanted, json_t *lines)
+static void check_gids(const struct ports *ports, const struct ddl__rdma_settings *settings, json_t *lines)
 {
 	char without[DDL__CHECK_TEXT] = "", old[DDL__CHECK_TEXT] = "";
 
 	for (size_t i = 0; i < ports->n; i++) {
 		const struct port *p = &ports->at[i];
 
-		if (!is_active(p))
+		if (!may_serve(p, settings))
 			continue;
-		if (wanted >= 0 && !p->wanted)
+		if (settings->gid_index >= 0 && !p->wanted)
 			ddl__check_append(without, "%s port %d", p->device, p->number);
 		if (p->ethernet && !p->v2)
 			ddl__check_append(old, "%s port %d has %s", p->device, p->number, p->gids ? "RoCE v1 only" : "no GID");
@@ -179,7 +195,7 @@ static void check_gids(const struct ports *ports, int wanted, json_t *lines)
 	if (*without)
 		ddl__check_add(lines, "gid", DDL__FAIL,
 			       "unset DDL_RDMA_GID_INDEX: then there is a rule; rdma link, show_gids and ddl info list GIDs",
-			       "DDL_RDMA_GID_INDEX=%d: there is no such GID on %s", wanted, without);
+			       "DDL_RDMA_GID_INDEX=%d: there is no such GID on %s", settings->gid_index, without);
 	else if (*old)
 		ddl__check_add(lines, "gid", DDL__WARN,
 			       "give the interface an address; where it has one, see to the card's firmware and driver, which "
@@ -280,12 +296,6 @@ static void check_files(const char *root, json_t *lines)
 			       "this user may not open %s", refused);
 	else
 		ddl__check_add(lines, "uverbs", DDL__PASS, NULL, "this user may open the devices below /dev/infiniband");
-}
-
-/* Whether a port is what DDL_RDMA names. */
-static bool is_named(const struct port *port, const struct ddl__rdma_port *name)
-{
-	return strcmp(port->device, name->device) == 0 && (!name->port || name->port == port->number);
 }
 
 /* What DDL_RDMA names is there. Returns whether it is. */
@@ -401,7 +411,7 @@ int ddl__check_rdma(const char *root, const struct ddl__facts *facts, const stru
 		ddl__check_verbs(root, facts, &settings, api, lines);
 	if (ports.n > 0) {
 		check_files(root, lines);
-		check_gids(&ports, settings.gid_index, lines);
+		check_gids(&ports, &settings, lines);
 		check_mtus(&ports, lines);
 		check_watch(root, &settings, lines);
 	}

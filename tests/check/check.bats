@@ -281,6 +281,11 @@ roce() {
 	DDL_RDMA_MTU=1500 finds 1 fail rails "DDL_RDMA_MTU=1500 is no MTU of RDMA" "correct the variable"
 	DDL_RDMA_GID_INDEX=1 finds 1 fail gid "DDL_RDMA_GID_INDEX=1: there is no such GID on mlx5_0 port 1" "unset DDL_RDMA_GID_INDEX"
 	DDL_RDMA_GID_INDEX=0 DDL_RDMA=mlx5_0:1 run -0 check
+	cp -r "$root"/sys/class/infiniband/mlx5_{0,1} # which has no GID 0, and is not named
+	rm "$root"/sys/class/infiniband/mlx5_1/ports/1/gids/0
+	DDL_RDMA_GID_INDEX=0 DDL_RDMA=mlx5_0:1 run -0 check
+	DDL_RDMA_GID_INDEX=0 finds 1 fail gid "there is no such GID on mlx5_1 port 1" "unset DDL_RDMA_GID_INDEX"
+	rm -r "$root/sys/class/infiniband/mlx5_1"
 	DDL_RDMA=mlx5_0,mlx5_7 finds 1 fail rails "DDL_RDMA: mlx5_7 is not there" "correct DDL_RDMA"
 	DDL_RDMA=mlx5_0:2 finds 1 fail rails "DDL_RDMA: mlx5_0:2 is not there" "correct DDL_RDMA"
 	echo '1: DOWN' >"$root/sys/class/infiniband/mlx5_0/ports/1/state"
