@@ -24,9 +24,9 @@ json_t *ddl__info_ranks(bool alone);
 void ddl__info_print_ranks(const json_t *ranks);
 
 /*
- * info_rdma.c: {"ports": [{device, port, state, link_layer, speed_Mbps, mtu, gid_index, gid, gid_kind, interface, numa, rail, why}...],
- * "why"}: what is not known is left out; rail where it becomes one, else why not; the last why: none does. root: folder that proc
- * and sys are below, "": this machine's. api: in place of libibverbs, for tests; else NULL.
+ * info_rdma.c: {"ports": [{device, port, state, link_layer, speed_Mbps, mtu, gid_index, gid, gid_kind, interface, numa, rail,
+ * why}...], "why"}: what is not known is left out; rail where it becomes one, else why not; the last why: none does. root: folder
+ * that proc and sys are below, "": this machine's. api: in place of libibverbs, for tests; else NULL.
  */
 json_t *ddl__info_rdma(const char *root, const struct ddl__facts *facts, const struct ddl__verbs_api *api);
 

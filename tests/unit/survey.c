@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * survey.c - what `ddl info` and `ddl check` tell of RDMA devices: those of a fabric in this process, with a sysfs that was made up for
- * them.
+ * survey.c - what `ddl info` and `ddl check` tell of RDMA devices: those of a fabric in this process, with a sysfs that was made up
+ * for them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
