@@ -165,7 +165,7 @@ def execute(commands, timeout_s, env=None, cwd=None):
         output = log.read().decode(errors="replace")
     if bad:
         lines = [line.strip() for line in output.splitlines() if line.strip()]
-        ours = ("harness:", "ddl:", "mpi:", "gloo:", "oneccl:", "limit:", "stream:", "overlap:")
+        ours = ("harness:", "ddl:", "mpi:", "gloo:", "oneccl:", "limit:", "stream:", "overlap:", "rdma_write:")
         telling = [line for line in lines if line.startswith(ours)]
         told = (telling or lines[-1:] or ["it said nothing"])[0]
         raise Failure(f"ended with {'signal ' if bad[0] < 0 else 'status '}{abs(bad[0])}: {told[:300]}")
@@ -294,19 +294,24 @@ class Builder:
         compile_to(self.path(name), [source, *objects], command, self.path(name + ".log"))
         return self.path(name)
 
+    def alone(self, name, *parts, more=()):
+        """A program that is none of the harness's: peers/NAME.c and other parts."""
+        sources = [os.path.join(PEERS, part + ".c") for part in (name, *parts)]
+        command = [self.cc, "-std=gnu11", *self.flags, *sources, *more, "-o", self.path(name)]
+        compile_to(self.path(name), sources, command, self.path(name + ".log"))
+        return self.path(name)
+
     def stream(self):
-        source = os.path.join(PEERS, "stream.c")
-        command = [self.cc, "-std=gnu11", *self.flags, source, "-o", self.path("stream")]
-        compile_to(self.path("stream"), [source], command, self.path("stream.log"))
-        return self.path("stream")
+        return self.alone("stream")
 
     def limit(self):
-        sources = [os.path.join(PEERS, name) for name in ("limit.c", "common.c")]
-        command = [self.cc, "-std=gnu11", *self.flags, *sources, "-pthread", "-o", self.path("limit")]
+        more = ["-pthread"]
         if "clang" not in first_line([self.cc, "--version"]):
-            command.append("-fno-tree-loop-distribute-patterns")  # a loop that copies shall stay one
-        compile_to(self.path("limit"), sources, command, self.path("limit.log"))
-        return self.path("limit")
+            more.append("-fno-tree-loop-distribute-patterns")  # a loop that copies shall stay one
+        return self.alone("limit", "common", more=more)
+
+    def rdma_write(self):
+        return self.alone("rdma_write", "common", more=["-libverbs"])
 
 
 def has_header(compiler, header, *flags):
