@@ -22,7 +22,7 @@ OPTIONS     = -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DCMAKE_INSTALL_SYSCONFDIR=$(SYSC
 	      -DDDL_TESTS=$(call packaged,cmocka) $(CMAKE_ARGS)
 
 .PHONY: all configure install rpm deb check check-long check-frameworks bench bench-node bench-network bench-overlap bench-precision \
-	bench-training demo fmt lint deps clean distclean help
+	bench-rdma bench-training demo fmt lint deps clean distclean help
 .DEFAULT_GOAL := all
 
 all: configure                  ## builds everything into build/
@@ -77,6 +77,11 @@ bench-overlap: all              ## what compute hides of the gradients' sum, and
 bench-training: all             ## PyTorch trains over ddl and over gloo, in turn: on a Slurm cluster (as root) and on one node (bench/README.md)
 	@scripts/install-deps bench test || echo "make: bench goes on with what is here" >&2
 	@python3 bench/training.py --build $(BUILD) $(BENCH_ARGS)
+
+bench-rdma: all                 ## all-reduce over RDMA in software, in a guest of User-Mode Linux, against plain RDMA writes (bench/README.md)
+	@scripts/install-deps bench rdma || echo "make: bench goes on with what is here" >&2
+	@tests/rdma/kernel --jobs $(JOBS)
+	@python3 bench/rdma.py --build $(BUILD) $(BENCH_ARGS)
 
 bench-precision: all            ## what low precision saves between hosts (as root), and its errors with up to 256 ranks (bench/README.md)
 	@scripts/install-deps bench || echo "make: bench goes on with what is here" >&2

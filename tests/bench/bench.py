@@ -27,6 +27,7 @@ import network  # noqa: E402
 import node  # noqa: E402
 import overlap  # noqa: E402
 import precision  # noqa: E402
+import rdma  # noqa: E402
 import report  # noqa: E402
 import rounds  # noqa: E402
 from contestants import Case, Contestant, Failure  # noqa: E402
@@ -378,6 +379,69 @@ class Node(unittest.TestCase):
                 for in_place in (False, True):
                     case = Case(2, [8, 4096, 1 << 20], kind, buffers=buffers, budget_ms=1, in_place=in_place)
                     self.assertGreater(min(contestants.run_contestant(ours, case).values()), 0)
+
+
+class Rdma(unittest.TestCase):
+    def shapes(self, *arguments):
+        return rdma.make_shapes(rdma.parse_arguments(list(arguments)))
+
+    def test_every_kind_of_links_is_measured_with_every_number_of_ranks(self):
+        self.assertEqual([(s.key, s.ranks) for s in self.shapes("--shapes", "shaped,unshaped", "--ranks", "2,3")],
+                         [("shaped", 2), ("shaped", 3), ("unshaped", 2), ("unshaped", 3)])
+        for shape in self.shapes("--rate", "300"):
+            self.assertEqual(shape.rate, 0 if shape.key == "unshaped" else 300)
+            self.assertEqual(shape.mtu, 1024 if shape.key == "small-mtu" else 4096)
+
+    def test_each_rank_is_started_on_its_host_with_the_device_of_that_host(self):
+        for rank, command in enumerate(rdma.over_verbs(fake(name="ddl")).launch(3, ["x"])):
+            self.assertIn(f"--net=/run/netns/h{rank + 1}", command)
+            self.assertIn(f"DDL_RDMA=rxh{rank + 1}r0:1", command)
+            self.assertEqual(command[-5:], ["x", "--rank", str(rank), "--size", "3"])
+        self.assertEqual(rdma.over_verbs(fake()).env["DDL_TRANSPORTS"], "verbs")
+        tcp = rdma.over_tcp(fake())
+        self.assertEqual((tcp.env["DDL_TRANSPORTS"], tcp.env["DDL_NET"]), ("tcp", "mgmt"))
+        self.assertNotIn("DDL_RDMA", " ".join(tcp.launch(2, ["x"])[0]))
+
+    def test_ranks_of_open_mpi_take_the_device_of_their_rank(self):
+        peer = rdma.openmpi_over_verbs(Contestant("openmpi", "p", None, launcher="mpirun"))
+        command = peer.launch(2, ["sh", "-c", "echo $FI_VERBS_DEVICE_NAME"])[0]
+        shell = command[command.index("sh"):]
+        done = call(shell, {**os.environ, "OMPI_COMM_WORLD_RANK": "1"})
+        self.assertEqual(done.stdout.decode().strip(), "rxh2r0")
+
+    def test_rows_hold_rates_of_the_bytes_that_each_rank_sends(self):
+        shape = self.shapes("--shapes", "shaped", "--ranks", "4")[0]
+        case, figures = Case(4, [1000000]), rounds.Figures()
+        roles = ["write", "ring", "ours", "openmpi", "tcp", "ib_write_bw"]
+        for e, us in enumerate((rdma.at_rate(case, 50e6)[1000000], rdma.at_rate(case, 40e6)[1000000], 60000.0, None, 75000.0)):
+            figures.add(0, e, {1000000: us})
+        figures.leave_out(0, 5, "is not here")
+        row = rdma.make_rows(shape, case, roles, figures, 2)[0]
+        self.assertEqual((row["limit_us"], row["ring_us"], row["ours_us"]), (30000.0, 37500.0, 60000.0))
+        self.assertEqual(row["peers"], {"openmpi": None, "tcp": 75000.0})
+        rates = {"write": 50.0, "ring": 40.0, "ours": 25.0, "openmpi": None, "tcp": 20.0, "ib_write_bw": None}
+        self.assertEqual(row["MBps"], rates)
+        line = rdma.table([row]).splitlines()[-1].split()
+        self.assertEqual(line[-2:], ["0.50", "0.62"])
+
+    def test_wrong_calls_get_a_sentence(self):
+        for arguments in (["--shapes", "ring"], ["--ranks", "5"], ["--ranks", "1"], ["--peers", "ucx"], ["--what"]):
+            done = call([sys.executable, os.path.join(BENCH, "rdma.py"), *arguments])
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn("error: ", done.stderr.decode())
+
+    def test_plain_writes_tell_what_is_wrong_with_a_call_or_a_device(self):
+        if not contestants.has_header(BUILDER.cxx, "infiniband/verbs.h"):
+            self.skipTest("the headers of libibverbs are not here")
+        program = BUILDER.rdma_write()
+        right = ["--rank", "0", "--size", "2", "--next", "127.0.0.1", "--port", "17", "--device", "no such device"]
+        for arguments in ([], right[2:], [*right, "--rank", "2"], [*right, "--wait", "long"], [*right, "--bytes", "0"]):
+            done = call([program, *arguments])
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn("usage: rdma_write", done.stderr.decode())
+        done = call([program, *right])
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('there is no device "no such device"', done.stderr.decode())
 
 
 class Network(unittest.TestCase):
