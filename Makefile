@@ -49,10 +49,12 @@ deb:                            ## Debian packages in build/deb
 
 check:                          ## installs what the tests need, then runs them, also under sanitizers (some minutes on 2 cores)
 	@scripts/install-deps
+	@scripts/install-deps rdma || echo "make: without these the tests over RDMA are skipped" >&2
 	@scripts/check --jobs $(JOBS) --build $(BUILD) $(if $(CI),--ci)
 
 check-long:                     ## the same, then the long ones: fuzzing and whatever carries the label "long"
 	@scripts/install-deps build cluster test lint long
+	@scripts/install-deps rdma || echo "make: without these the tests over RDMA are skipped" >&2
 	@scripts/check --jobs $(JOBS) --build $(BUILD) --ci --long
 
 check-frameworks: all           ## PyTorch's own tests; the package with PyTorch 2, TensorFlow and JAX of PyPI, in ~/.cache/ddl-frameworks (GBs)
