@@ -240,7 +240,7 @@ def compile_to(target, sources, command, log):
     newest = max(os.path.getmtime(s) for s in [*sources, *glob.glob(os.path.join(PEERS, "*.h"))])
     stamp = target + ".command"
     line = " ".join(command)
-    if os.path.exists(target) and os.path.getmtime(target) > newest and os.path.exists(stamp):
+    if os.path.exists(target) and os.path.getmtime(target) >= newest and os.path.exists(stamp):
         with open(stamp, encoding="utf-8") as f:
             if f.read() == line:
                 return
