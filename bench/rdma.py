@@ -3,7 +3,7 @@
 """rdma.py - all-reduce over RDMA (Soft-RoCE, in the guest of tests/rdma): ddl, Open MPI, ddl over TCP, and plain RDMA writes.
 
 Writes OUT/rdma.json (rows) and prints tables of times and of shares of the wire. Needs the guest of tests/rdma. See bench/README.md.
-Exit status: 0; 1 if ddl failed or computed something wrong, or nothing could be measured; 2 for a wrong call; 77: no guest.
+Exit status: 0; 1 if ddl failed or computed something wrong, or nothing was measured; 2 for a wrong call; 77: no guest.
 """
 
 import argparse
@@ -64,14 +64,14 @@ class Hosts:
     """The hosts of tests/rdma/fabric, inside the guest: host h in namespace hH, with the device rxhHr0 at the interface hHr0."""
 
     def __init__(self, count):
-        self.count = count
+        self.count, self.limited = count, False
         done = subprocess.run([os.path.join(RDMA, "fabric"), str(count), "1"], capture_output=True, timeout=60, check=False)
         if done.returncode != 0:
             lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
             raise Failure(f"the hosts cannot be made: {lines[-1]}")
 
     def shape(self, rate, mtu):
-        """Every link, of RDMA and of TCP, gets this rate (Mbit/s; 0: none, where none had one) and this MTU."""
+        """Every link, of RDMA and of TCP, gets this rate (Mbit/s; 0: no limit) and this MTU."""
         switch = ["-n", "switches"]
         for h in range(1, self.count + 1):
             for where, device in (([], f"h{h}r0"), (switch, f"h{h}r0"), (["-n", f"h{h}"], "mgmt"), (switch, f"h{h}")):
@@ -79,8 +79,11 @@ class Hosts:
                 if rate:
                     limit = ["tbf", "rate", f"{rate}mbit", "burst", BURST, "limit", QUEUE]
                     self.call(["tc", *where, "qdisc", "replace", "dev", device, "root", *limit])
+                elif self.limited:
+                    self.call(["tc", *where, "qdisc", "delete", "dev", device, "root"])
         for bridge in ("rail0", "mgmt"):
             self.call(["ip", *switch, "link", "set", bridge, "mtu", str(MTUS[mtu])])
+        self.limited = rate > 0
 
     @staticmethod
     def call(command):
