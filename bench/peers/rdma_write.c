@@ -4,7 +4,7 @@
  *
  * The ranks are a ring: each holds a queue pair (or several) to the next, and writes one message after the other over it, into the
  * same memory there, with a window of writes under way, as ib_write_bw does. With --senders 1 only rank 0 writes: that is
- * ib_write_bw between two devices. With all of them it is what every ring algorithm does in the end: each link carries data at once.
+ * ib_write_bw between two devices. With all of them it is what a ring does in the end: each link carries data at once.
  *
  *   rdma_write --rank R --size N --next ADDRESS --port P --device NAME [--device-port 1] [--gid-index 0] [--bytes 1048576]
  *              [--window 128] [--pairs 1] [--senders N] [--milliseconds 1000] [--timeout 18] [--wait spin|yield]

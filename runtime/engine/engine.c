@@ -290,7 +290,7 @@ static void complete(struct ddl_comm *comm, struct ddl_request *r)
 		ddl__watch_complete(r);
 	ddl__state_count(&comm->state->completions);
 	if (r->kept)
-		ddl__share_end(r); /* its buffers are the caller's again, who may free them */
+		ddl__share_end(r);                                      /* its buffers are the caller's again, who may free them */
 	atomic_store_explicit(&r->active, false, memory_order_release); /* the last touch: the owner may free it from now on */
 	if (comm->polling)
 		wake_poller(comm); /* it may sleep for this very request */

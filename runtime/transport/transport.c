@@ -5,9 +5,5 @@
 #include "transport.h"
 
 const struct ddl__transport_ops *const ddl__transports[] = {
-	&ddl__transport_shm,
-	&ddl__transport_verbs,
-	&ddl__transport_tcp,
-	&ddl__transport_loop,
-	NULL,
+	&ddl__transport_shm, &ddl__transport_verbs, &ddl__transport_tcp, &ddl__transport_loop, NULL,
 };
