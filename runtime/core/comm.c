@@ -115,7 +115,7 @@ static int open_transports(struct ddl_comm *comm, const char *names, const struc
 		struct ddl_error failure = { 0 };
 		if (names ? !listed(names, (*ops)->name) : !config->loop != (*ops != &ddl__transport_loop))
 			continue;
-		if (!(*ops)->probe(why, sizeof(why)))
+		if (!config->verbs && !(*ops)->probe(why, sizeof(why)))
 			rc = ddl__error_set(&failure, -ENOENT, "transport %s does not work here: %s", (*ops)->name, why);
 		else
 			rc = (*ops)->open(config, &comm->transports[comm->n_transports], &failure);
@@ -316,7 +316,8 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 						      .events = &ddl__engine_events,
 						      .context = c,
 						      .loop = origin->loop,
-						      .rdma = &settings->rdma };
+						      .rdma = &settings->rdma,
+						      .verbs = origin->verbs };
 	rc = rc ? rc : open_transports(c, settings->transports, &config, err);
 	rc = rc ? rc : ddl__exchange(boot, settings, &origin->facts, c->transports, c->n_transports, &members, err);
 	if (rc == 0 && boot->secret)

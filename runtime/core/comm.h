@@ -12,8 +12,8 @@
 #include "plan.h"
 
 /*
- * The communicator of a bootstrap's ranks. boot stays the caller's; origin, of which facts, settings and loop are read, is taken
- * over. The rest as ddl_comm_create(), but that nothing is sent to other ranks.
+ * The communicator of a bootstrap's ranks. boot stays the caller's; origin, of which facts, settings, loop and verbs are read, is
+ * taken over. The rest as ddl_comm_create(), but that nothing is sent to other ranks.
  */
 int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct ddl_comm **comm, struct ddl_error *err);
 

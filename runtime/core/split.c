@@ -53,6 +53,7 @@ static int make_origin(const struct ddl_comm *parent, int color, int size, struc
 	o->clock_error_ns = from->clock_error_ns;
 	snprintf(o->facts.node, sizeof(o->facts.node), "%s", ddl_comm_node_name(parent, parent->rank));
 	snprintf(o->job, sizeof(o->job), "%.40s-%llu.%d", from->job, (unsigned long long)from->splits, color);
+	o->verbs = from->verbs;
 	if (from->loop)
 		o->loop = ddl__loop_world_part(from->loop, from->splits, color, size);
 	if ((from->loop && !o->loop) || ddl__auth_derive(from->secret, from->splits, color, o->secret) < 0) {
