@@ -515,7 +515,11 @@ static void verbs_rx_accept(struct ddl__rx *base, uint64_t start, void *memory, 
 
 	rx->accepts = region;
 	rx->grant = (struct ddl__verbs_grant){
-		.number = rx->mesh.number, .start = region ? start : 0, .at = (uintptr_t)memory, .bytes = bytes
+		.number = rx->mesh.number,
+		.start = region ? start : 0,
+		.at = (uintptr_t)memory,
+		.bytes = bytes,
+		.opening = rx->mesh.end.grant,
 	};
 	if (!region || rx->mesh.link->state != DDL__LINK_UP)
 		return; /* one that comes up is told with the announcement */

@@ -11,7 +11,7 @@
  *     grants    short sends: in this start slices may be written there
  *     flow      empty writes with immediate: so many messages have been taken in
  *
- * Each of these takes up a receive of the peer, which has RECEIVES of them, and says (flow) when it has posted as many again: so no
+ * A grant may be here before the announcement of its lane, and waits for it. Each of these takes up a receive of the peer, which has RECEIVES of them, and says (flow) when it has posted as many again: so no
  * message ever meets a queue pair that is not ready to receive. The immediate holds what it is and the number of its lane, which
  * the receiver gave it. Little is in the send queue at any time: what is more urgent comes soon.
  *
@@ -37,6 +37,7 @@
 #define DDL__VERBS_SIGNAL        16u        /* every so many work requests are told of, */
 #define DDL__VERBS_SIGNAL_BYTES  (1u << 18) /* and those that make up so many bytes */
 #define DDL__VERBS_LINKS_A_QUEUE 32u        /* links that share a completion queue */
+#define DDL__VERBS_EARLY         64u        /* grants of a link that wait for their lane; those before these are lost */
 
 enum verbs_kind { /* upper two bits of an immediate */
 		  VERBS_SLICE = 0,
@@ -56,9 +57,11 @@ struct ddl__verbs_terms { /* with an announcement. No padding. */
 struct ddl__verbs_grant { /* a message. No padding. */
 	uint32_t number;  /* of the lane */
 	uint32_t rkey;
-	uint64_t start; /* of the request */
-	uint64_t at;    /* address of the output */
-	uint64_t bytes; /* of it */
+	uint64_t start;   /* of the request */
+	uint64_t at;      /* address of the output */
+	uint64_t bytes;   /* of it */
+	uint32_t opening; /* of the lane, as its announcement has it: numbers are used again */
+	uint32_t zero;
 };
 
 struct ddl__verbs_pair { /* body of its frame. No padding. */
@@ -154,10 +157,12 @@ struct verbs_link {
 	struct verbs_sent works[DDL__VERBS_SENDS];
 	uint32_t n_posted, n_completed; /* work requests, modulo 2^32 */
 	uint32_t unsignaled, unsignaled_bytes;
-	uint32_t slices;            /* under way */
-	size_t flying;              /* bytes of them */
-	struct ddl__mesh_tx *turns; /* lanes with slices to post, in their order */
-	struct ddl__table numbers;  /* lanes by the peer's number */
+	uint32_t slices;                                 /* under way */
+	size_t flying;                                   /* bytes of them */
+	struct ddl__mesh_tx *turns;                      /* lanes with slices to post, in their order */
+	struct ddl__table numbers;                       /* lanes by the peer's number */
+	struct ddl__verbs_grant early[DDL__VERBS_EARLY]; /* whose lanes are not announced yet; start 0: none */
+	uint32_t n_early;                                /* ever */
 	struct verbs_rx *owing, *granting, *closed;
 	bool pending;                    /* in the list of all links */
 	bool due;                        /* credits are sent as soon as there is room */

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "error.h"
 #include "verbs.h"
@@ -52,6 +53,20 @@ void ddl__verbs_tx_free(struct verbs *verbs, struct verbs_tx *tx)
 	free(tx);
 }
 
+/* What was granted before the lane was known. */
+static void take_early(struct verbs_link *link, struct verbs_tx *tx)
+{
+	for (uint32_t i = 0; i < DDL__VERBS_EARLY; i++) {
+		struct ddl__verbs_grant *grant = &link->early[i];
+
+		if (!grant->start || grant->number != tx->terms.number || grant->opening != tx->mesh.end.grant)
+			continue;
+		if (grant->start > tx->grant.start)
+			tx->grant = *grant;
+		grant->start = 0;
+	}
+}
+
 /* The peer's credits and grants find the lane by its number. */
 int ddl__verbs_tx_number(struct verbs_tx *tx)
 {
@@ -60,6 +75,7 @@ int ddl__verbs_tx_number(struct verbs_tx *tx)
 	if (ddl__table_find(&link->numbers, tx->terms.number, 0))
 		return ddl__link_bad(&link->link, "it gave two lanes one number");
 	tx->numbered = (struct ddl__end){ .lane.request = tx->terms.number, .owner = tx };
+	take_early(link, tx);
 	return ddl__table_add(&link->numbers, &tx->numbered);
 }
 
@@ -116,6 +132,7 @@ void ddl__verbs_drop(struct verbs_link *link)
 	}
 	free(link->numbers.bucket);
 	link->numbers = (struct ddl__table){ 0 };
+	memset(link->early, 0, sizeof(link->early));
 	link->n_completed = link->n_posted;
 	link->slices = 0;
 	link->flying = 0;

@@ -24,7 +24,7 @@
 #define INLINE_BYTES  220u
 
 _Static_assert(sizeof(struct ddl__verbs_terms) == DDL__MESH_TERMS, "the terms have no padding");
-_Static_assert(sizeof(struct ddl__verbs_grant) == 32 && sizeof(struct ddl__verbs_grant) <= DDL__VERBS_MESSAGE,
+_Static_assert(sizeof(struct ddl__verbs_grant) == 40 && sizeof(struct ddl__verbs_grant) <= DDL__VERBS_MESSAGE,
 	       "the grant has no padding");
 _Static_assert(sizeof(struct ddl__verbs_pair) == 16, "the pair has no padding");
 

@@ -115,7 +115,9 @@ static int on_grant(struct verbs_link *link, uint32_t buffer, uint32_t bytes)
 		return ddl__link_bad(&link->link, "it sent a message that has no meaning over verbs");
 	memcpy(&grant, link->memory.at + buffer * DDL__VERBS_MESSAGE, sizeof(grant));
 	tx = sender(link, grant.number);
-	if (tx)
+	if (!tx)
+		link->early[link->n_early++ % DDL__VERBS_EARLY] = grant;
+	else if (tx->mesh.end.grant == grant.opening)
 		tx->grant = grant;
 	return 0;
 }
