@@ -27,7 +27,9 @@
 
 #include "mesh.h"
 
-#define RANKS_MAX   4
+#ifndef RANKS_MAX
+#define RANKS_MAX 4
+#endif
 #define WATCHDOG_MS 30000
 #define STEPS_MAX   1000000
 
