@@ -34,7 +34,7 @@ enum ddl__frame_type {
 	DDL__FRAME_LOST = 15,     /* the connection over that rail (count) and channel (lane) is lost: its lanes come anew */
 	DDL__FRAME_PAIR = 16,     /* verbs: the queue pair of the sender of this frame; body: struct pair */
 	DDL__FRAME_READY = 17,    /* verbs: that queue pair takes what is sent to it */
-	DDL__FRAME_FREED = 18,    /* verbs, sender: nothing comes any more for the withdrawn lane of that number (count) */
+	DDL__FRAME_FREED = 18,    /* verbs: after that many messages (request) nothing comes for the closed lane of number count */
 	DDL__FRAME_FAULT = 19,    /* verbs: the sender of this frame gives this connection up; body: why, as text without NUL */
 };
 

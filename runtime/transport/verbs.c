@@ -64,23 +64,6 @@ static int on_ready(struct verbs_link *link)
 	return 0;
 }
 
-static int on_freed(struct verbs_link *link, uint32_t number)
-{
-	struct verbs *verbs = verbs_of(&link->link);
-	struct verbs_rx *rx = number < verbs->n_lanes ? verbs->lanes[number] : NULL;
-
-	if (!rx || !rx->closed || rx->mesh.link != &link->link)
-		return ddl__link_bad(&link->link, "it gave up a lane that it was not told of");
-	for (struct verbs_rx **at = &link->closed; *at; at = &(*at)->next_closed) {
-		if (*at == rx) {
-			*at = rx->next_closed;
-			break;
-		}
-	}
-	ddl__verbs_rx_free(verbs, rx);
-	return 0;
-}
-
 static int verbs_frame(struct ddl__link *base, const struct ddl__frame *frame, const void *body)
 {
 	struct verbs_link *link = (struct verbs_link *)base;
@@ -91,7 +74,7 @@ static int verbs_frame(struct ddl__link *base, const struct ddl__frame *frame, c
 	case DDL__FRAME_READY:
 		return on_ready(link);
 	case DDL__FRAME_FREED:
-		return on_freed(link, frame->count);
+		return ddl__verbs_freed(link, frame);
 	case DDL__FRAME_FAULT:
 		return ddl__verbs_told_fault(link, frame, body);
 	default:

@@ -15,7 +15,9 @@
  * message ever meets a queue pair that is not ready to receive. The immediate holds what it is and the number of its lane, which
  * the receiver gave it. Little is in the send queue at any time: what is more urgent comes soon.
  *
- * A lane that is closed at the receiving end keeps its memory until the sender has said that nothing more comes for it (FREED).
+ * A lane that is closed at the receiving end keeps its memory until the sender has said that nothing more comes for it (FREED), and
+ * all has come that was sent before; and its number until the sender has taken in (flow) its last credit, which would be another
+ * lane's then.
  *
  * Files: verbs.c (the ops: lanes, opening, closing), verbs_link.c (queue pairs, their making and end), verbs_post.c (what is sent),
  * verbs_take.c (completions), verbs_lanes.c (what ends, and goes on), verbs_net.c (addresses); verbs_api.h (libibverbs),
@@ -109,7 +111,11 @@ struct verbs_rx {
 	const struct ddl__verbs_region *accepts;                     /* where that lies */
 	bool granting;                                               /* in the link's list */
 	bool numbered;                                               /* has its number */
-	bool closed;                                                 /* waits for FREED */
+	bool closed;                                                 /* waits for FREED, */
+	bool freed;                                                  /* and has it: all has come after that many */
+	uint32_t until;                                              /* messages, modulo 2^32 */
+	bool credited;                                               /* has ever sent a credit: */
+	uint32_t mark;                                               /* messages sent up to its last credit, as link->used */
 	struct verbs_rx *next_owing, *next_granting, *next_closed;   /* in the link's lists */
 };
 
@@ -152,6 +158,7 @@ struct verbs_link {
 	uint32_t peer_receives;         /* of the peer, but for the spare */
 	struct ddl__verbs_piece memory; /* receives' buffers, then those of messages to be sent */
 	uint32_t room;                  /* messages that the peer can take in */
+	uint32_t used;                  /* messages that took room, modulo 2^32 */
 	uint32_t taken;                 /* messages taken in that it was not told of */
 	uint32_t sent, received;        /* messages, modulo 2^32 */
 	struct verbs_sent works[DDL__VERBS_SENDS];
@@ -164,6 +171,7 @@ struct verbs_link {
 	struct ddl__verbs_grant early[DDL__VERBS_EARLY]; /* whose lanes are not announced yet; start 0: none */
 	uint32_t n_early;                                /* ever */
 	struct verbs_rx *owing, *granting, *closed;
+	uint32_t n_freed;                /* of closed that have FREED, and wait for messages that come before */
 	bool pending;                    /* in the list of all links */
 	bool due;                        /* credits are sent as soon as there is room */
 	char what[96];                   /* broken: why */
@@ -233,6 +241,8 @@ void ddl__verbs_progress(struct ddl__mesh_rx *rx, struct ddl__progress *progress
 int ddl__verbs_resume(struct ddl__mesh_tx *tx, const struct ddl__progress *progress);
 int ddl__verbs_rx_number(struct verbs *verbs, struct verbs_rx *rx, struct ddl_error *err);
 void ddl__verbs_rx_free(struct verbs *verbs, struct verbs_rx *rx);
+int ddl__verbs_freed(struct verbs_link *link, const struct ddl__frame *frame); /* the peer sends no more for a closed lane */
+void ddl__verbs_free_closed(struct verbs_link *link);                          /* what closed lanes need no more */
 void ddl__verbs_tx_free(struct verbs *verbs, struct verbs_tx *tx);
 void ddl__verbs_drop(struct verbs_link *link); /* what was to be sent, or is closed, when the queue pair is no more */
 

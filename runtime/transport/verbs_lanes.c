@@ -96,7 +96,7 @@ static void unqueue(struct verbs_link *link, struct verbs_tx *tx)
 void ddl__verbs_withdrawn(struct ddl__link *base, const struct ddl__frame *frame)
 {
 	struct verbs_link *link = (struct verbs_link *)base;
-	const struct ddl__frame freed = { .type = DDL__FRAME_FREED, .count = frame->count };
+	const struct ddl__frame freed = { .type = DDL__FRAME_FREED, .count = frame->count, .request = link->sent };
 	struct ddl__end *end = ddl__table_find(&link->numbers, frame->count, 0);
 	struct verbs_tx *tx = end ? end->owner : NULL;
 
@@ -108,6 +108,42 @@ void ddl__verbs_withdrawn(struct ddl__link *base, const struct ddl__frame *frame
 	tx->sent = tx->posted; /* nobody would read the rest */
 	tx->withdrawn = true;
 	ddl__verbs_tx_done(tx);
+}
+
+void ddl__verbs_free_closed(struct verbs_link *link)
+{
+	const uint32_t taken = link->used - (link->peer_receives - link->room); /* in by the peer */
+	struct verbs *verbs = (struct verbs *)link->link.mesh;
+	struct verbs_rx **at = &link->closed;
+
+	while (*at) {
+		struct verbs_rx *rx = *at;
+
+		if (rx->memory.at && rx->freed && (int32_t)(link->received - rx->until) >= 0) {
+			ddl__verbs_memory_put(verbs->memory, &rx->memory);
+			link->n_freed--;
+		}
+		if (rx->memory.at || (rx->credited && (int32_t)(taken - rx->mark) < 0)) {
+			at = &rx->next_closed;
+			continue;
+		}
+		*at = rx->next_closed;
+		ddl__verbs_rx_free(verbs, rx);
+	}
+}
+
+int ddl__verbs_freed(struct verbs_link *link, const struct ddl__frame *frame)
+{
+	const struct verbs *verbs = (const struct verbs *)link->link.mesh;
+	struct verbs_rx *rx = frame->count < verbs->n_lanes ? verbs->lanes[frame->count] : NULL;
+
+	if (!rx || !rx->closed || rx->freed || rx->mesh.link != &link->link)
+		return ddl__link_bad(&link->link, "it gave up a lane that it was not told of");
+	rx->freed = true;
+	rx->until = link->qp ? frame->request : link->received; /* let go: nothing comes any more */
+	link->n_freed++;
+	ddl__verbs_free_closed(link);
+	return 0;
 }
 
 /* Of a lane nothing is under way any more. */
@@ -141,6 +177,7 @@ void ddl__verbs_drop(struct verbs_link *link)
 	for (struct verbs_rx *rx = link->granting; rx; rx = rx->next_granting)
 		rx->granting = false;
 	link->owing = link->granting = NULL;
+	link->n_freed = 0;
 	while (link->closed) {
 		struct verbs_rx *rx = link->closed;
 

@@ -79,6 +79,12 @@ static bool has_room(const struct verbs_link *link)
 	return link->room > 0 && under_way(link) < DDL__VERBS_SENDS - DDL__VERBS_SPARE;
 }
 
+static void use_room(struct verbs_link *link)
+{
+	link->room--;
+	link->used++;
+}
+
 static void post_credits(struct verbs_link *link)
 {
 	while (link->owing && has_room(link)) {
@@ -88,8 +94,12 @@ static void post_credits(struct verbs_link *link)
 		link->owing = rx->next_owing;
 		rx->owing = false;
 		rx->owed = 0;
-		link->room--;
-		if (owed && !post_word(link, VERBS_CREDIT, owed << 23 | rx->mesh.number))
+		if (!owed)
+			continue;
+		use_room(link);
+		rx->credited = true;
+		rx->mark = link->used;
+		if (!post_word(link, VERBS_CREDIT, owed << 23 | rx->mesh.number))
 			return;
 	}
 	link->due = link->owing != NULL;
@@ -113,7 +123,7 @@ static void post_grants(struct verbs_link *link)
 			continue;
 		rx->grant.rkey = rx->accepts->rkey[ddl__verbs_device_of(link)];
 		memcpy(message, &rx->grant, sizeof(rx->grant));
-		link->room--;
+		use_room(link);
 		if (!post(link, &wr, &sge, NULL))
 			return;
 	}
@@ -147,7 +157,7 @@ static bool post_slice(struct verbs_link *link)
 		.wr.rdma = { at ? at : tx->terms.at + slot * tx->stride, at ? tx->grant.rkey : tx->terms.rkey },
 	};
 
-	link->room--;
+	use_room(link);
 	if (!post(link, &wr, &sge, tx))
 		return false;
 	link->flying += sge.length;

@@ -17,7 +17,7 @@
 void ddl__verbs_tx_done(struct verbs_tx *tx)
 {
 	struct verbs_link *link = (struct verbs_link *)tx->mesh.link;
-	const struct ddl__frame freed = { .type = DDL__FRAME_FREED, .count = tx->terms.number };
+	const struct ddl__frame freed = { .type = DDL__FRAME_FREED, .count = tx->terms.number, .request = link->sent };
 	struct verbs *verbs = (struct verbs *)link->link.mesh;
 
 	if (tx->mesh.queued || tx->completed != tx->posted)
@@ -127,6 +127,7 @@ static int on_flow(struct verbs_link *link, uint32_t count)
 	if (link->room + count > link->peer_receives)
 		return ddl__link_bad(&link->link, "it took in more messages than it was sent");
 	link->room += count;
+	ddl__verbs_free_closed(link);
 	return 0;
 }
 
@@ -244,6 +245,8 @@ void ddl__verbs_take(struct verbs *verbs)
 
 		verbs->stirred = link->next_stirred;
 		link->stirred = false;
+		if (link->n_freed)
+			ddl__verbs_free_closed(link);
 		if (link->link.state != DDL__LINK_UP)
 			continue;
 		if (link->bad)
