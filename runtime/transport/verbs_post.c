@@ -27,11 +27,23 @@ int ddl__verbs_receive(struct verbs_link *link, uint32_t buffer)
 	return -verbs->api->post_recv(link->qp, &wr, &bad);
 }
 
+/* Room for a message beside the spare, at both ends. */
+static bool has_room(const struct verbs_link *link)
+{
+	return link->room > 0 && under_way(link) < DDL__VERBS_SENDS - DDL__VERBS_SPARE;
+}
+
+/* Whether a slice may be posted, if there is one. */
+static bool takes_slices(const struct verbs_link *link)
+{
+	return has_room(link) && link->flying < DDL__VERBS_FLYING;
+}
+
 /* Posts a work request with up to one piece of memory. tx: whose slice it is; NULL: a message. False: the link has failed. */
 static bool post(struct verbs_link *link, struct ibv_send_wr *wr, struct ibv_sge *sge, struct verbs_tx *tx)
 {
 	const struct verbs *verbs = (const struct verbs *)link->link.mesh;
-	const bool last = tx && !link->turns && tx->posted + 1 == tx->sent;
+	const bool more = tx && (link->turns || tx->posted + 1 != tx->sent);
 	struct ibv_send_wr *bad;
 	int rc;
 
@@ -40,9 +52,14 @@ static bool post(struct verbs_link *link, struct ibv_send_wr *wr, struct ibv_sge
 	wr->num_sge = sge && sge->length ? 1 : 0;
 	if (sge && sge->length && sge->length <= link->inline_max)
 		wr->send_flags |= IBV_SEND_INLINE;
+	link->works[link->n_posted++ % DDL__VERBS_SENDS] = (struct verbs_sent){ tx, tx ? sge->length : 0 };
+	link->flying += tx ? sge->length : 0;
+	link->slices += tx != NULL;
 	link->unsignaled++;
 	link->unsignaled_bytes += sge ? sge->length : 0;
-	if (last || link->unsignaled >= DDL__VERBS_SIGNAL || link->unsignaled_bytes >= DDL__VERBS_SIGNAL_BYTES) {
+	/* that all slices are complete is told, also where what would follow is withdrawn */
+	if ((tx && !(more && takes_slices(link))) || link->unsignaled >= DDL__VERBS_SIGNAL ||
+	    link->unsignaled_bytes >= DDL__VERBS_SIGNAL_BYTES) {
 		wr->send_flags |= IBV_SEND_SIGNALED;
 		link->unsignaled = link->unsignaled_bytes = 0;
 	}
@@ -51,8 +68,6 @@ static bool post(struct verbs_link *link, struct ibv_send_wr *wr, struct ibv_sge
 		ddl__verbs_fail(link, "its queue pair takes no more work: %s", strerror(rc));
 		return false;
 	}
-	link->works[link->n_posted % DDL__VERBS_SENDS] = (struct verbs_sent){ tx, tx ? sge->length : 0 };
-	link->n_posted++;
 	link->sent++;
 	return true;
 }
@@ -71,12 +86,6 @@ static bool post_flow(struct verbs_link *link)
 
 	link->taken = 0;
 	return post_word(link, VERBS_FLOW, taken);
-}
-
-/* Room for a message beside the spare, at both ends. */
-static bool has_room(const struct verbs_link *link)
-{
-	return link->room > 0 && under_way(link) < DDL__VERBS_SENDS - DDL__VERBS_SPARE;
 }
 
 static void use_room(struct verbs_link *link)
@@ -160,8 +169,6 @@ static bool post_slice(struct verbs_link *link)
 	use_room(link);
 	if (!post(link, &wr, &sge, tx))
 		return false;
-	link->flying += sge.length;
-	link->slices++;
 	tx->posted++;
 	if (tx->posted != tx->sent)
 		ddl__lane_enqueue(&link->turns, &tx->mesh);
@@ -177,7 +184,7 @@ void ddl__verbs_post(struct verbs_link *link)
 	post_grants(link);
 	if (link->due && link->qp)
 		post_credits(link);
-	while (link->qp && link->turns && has_room(link) && link->flying < DDL__VERBS_FLYING)
+	while (link->qp && link->turns && takes_slices(link))
 		if (!post_slice(link))
 			return;
 }
