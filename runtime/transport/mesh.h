@@ -345,6 +345,8 @@ struct ddl__link *ddl__link_instead(const struct ddl__link *link);
 bool ddl__link_move(struct ddl__link *link, bool was_up);
 int ddl__link_say_lost(struct ddl__link *on);                                  /* a link is up: which others are lost */
 int ddl__link_told_lost(struct ddl__link *on, const struct ddl__frame *frame); /* the peer has lost another link to us */
+/* The link is down and was moved, and something cannot go on: a loss of the peer after all. */
+void ddl__link_lose(struct ddl__link *link);
 /* The link to the same peer that has that sending end open, or (offered) its announcement; the link itself if none has. */
 struct ddl__link *ddl__link_with(struct ddl__link *link, uint32_t request, uint32_t index, bool offered);
 /* A sending end, open on any link to the peer, goes on over this one. 0 good, or a loss to be told; negative: the link is bad. */

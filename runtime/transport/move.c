@@ -167,6 +167,16 @@ struct ddl__link *ddl__link_with(struct ddl__link *link, uint32_t request, uint3
 	return link;
 }
 
+void ddl__link_lose(struct ddl__link *link)
+{
+	if (link->state != DDL__LINK_DOWN || !link->told)
+		return;
+	link->told = false;
+	link->mesh->untold++;
+	if (!link->mesh->telling)
+		ddl__mesh_due(link->mesh, 1);
+}
+
 int ddl__lane_resume(struct ddl__link *link, struct ddl__mesh_tx *tx, const struct ddl__progress *progress)
 {
 	struct ddl__link *from = tx->link;
@@ -182,9 +192,6 @@ int ddl__lane_resume(struct ddl__link *link, struct ddl__mesh_tx *tx, const stru
 	rc = link->mesh->ops->resume(tx, progress);
 	if (rc != -EAGAIN)
 		return rc;
-	if (from->state == DDL__LINK_DOWN && from->told) {
-		from->told = false;
-		link->mesh->untold++;
-	}
+	ddl__link_lose(from);
 	return 0;
 }

@@ -371,6 +371,8 @@ static void verbs_tx_close(struct ddl__tx *base)
 
 	ddl__mesh_tx_close(&tx->mesh);
 	tx->closed = true;
+	if (tx->mesh.link->moved && tx->sent != tx->completed && tx->sent != tx->credited)
+		ddl__link_lose(tx->mesh.link); /* nobody is left who could send it again */
 	if (tx->mesh.link->state != DDL__LINK_UP || !((struct verbs_link *)tx->mesh.link)->qp)
 		tx->sent = tx->posted = tx->completed; /* it goes nowhere */
 	ddl__verbs_tx_done(tx);
