@@ -5,10 +5,15 @@
 # Rank r runs on host r / PER_HOST, or on host_of[r] where a test sets that. Its output lies in $BATS_TEST_TMPDIR/out.r and err.r, its process id in pid[r], and after
 # wait_ranks its exit status in status_of[r]. Ranks find each other through files in a folder that each test has for itself.
 
-load shm
+load "${BASH_SOURCE[0]%/*}/shm"
 
 fabric() {
 	"$BATS_TEST_DIRNAME/fabric.sh" --name "$FABRIC" "$@"
+}
+
+# exec_on HOST COMMAND...: in place of this shell. Who has another fabric says otherwise.
+exec_on() {
+	exec "$BATS_TEST_DIRNAME/fabric.sh" --name "$FABRIC" exec "$@"
 }
 
 # start_rank R N PER_HOST ARGUMENTS...: environment comes from the caller (DDL_TIMEOUT=5 start_rank ...).
@@ -16,8 +21,7 @@ start_rank() {
 	local r=$1 n=$2 per_host=$3
 	shift 3
 	mkdir -p "$BATS_TEST_TMPDIR/store"
-	exec_rank() { exec "$BATS_TEST_DIRNAME/fabric.sh" --name "$FABRIC" exec "$@"; }
-	exec_rank "${host_of[r]:-$((r / per_host))}" "${DDL_COMMAND:-$DDL_BUILD/bin/ddl}" perf "$@" --store "$BATS_TEST_TMPDIR/store" --rank "$r" --ranks "$n" \
+	exec_on "${host_of[r]:-$((r / per_host))}" "${DDL_COMMAND:-$DDL_BUILD/bin/ddl}" perf "$@" --store "$BATS_TEST_TMPDIR/store" --rank "$r" --ranks "$n" \
 		</dev/null >"$BATS_TEST_TMPDIR/out.$r" 2>"$BATS_TEST_TMPDIR/err.$r" 3>&- 4>&- &
 	pid[r]=$!
 }
