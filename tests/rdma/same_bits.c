@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * same_bits.c - one rank of a job that carries out the same collectives over RDMA and over TCP, and compares the results bit by bit.
+ * same_bits.c - one rank of a job that carries out the same collectives over RDMA and over TCP, and compares results bit by bit.
  *
  *     same_bits FOLDER RANK RANKS SEED ROUNDS
  *
  * FOLDER has two folders, verbs and tcp, by which the ranks find each other; DDL_PLAN and so on are as for any program. In each
  * round every algorithm has its turn, with what the seed says: type, operation, wire, rounding, rings, count, root, priority, and
- * memory of the program or of ddl_mem_alloc(). Some are under way at once, and ranks start them in different orders, each twice with
- * other inputs. Values are any bits. Prints how many were compared, or the first that differ; exit status 0 or 1.
+ * memory of the program or of ddl_mem_alloc(). Some are under way at once, and ranks start them in different orders, each twice,
+ * with other inputs. Values are any bits. Prints how many were compared, or the first that differ; exit status 0 or 1.
  */
 #include <errno.h>
 #include <stdio.h>
