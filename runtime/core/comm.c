@@ -130,6 +130,26 @@ static int open_transports(struct ddl_comm *comm, const char *names, const struc
 	return 0;
 }
 
+/* Tells which transports reach how many ranks: nothing else shows what the data went over. */
+static void tell_ways(const struct ddl_comm *comm)
+{
+	char text[128] = "";
+	size_t used = 0;
+
+	for (size_t t = 0; t < comm->n_transports && used < sizeof(text); t++) {
+		int n = 0;
+
+		for (int r = 0; r < comm->size; r++)
+			n += comm->via[r] == (signed char)t;
+		if (n)
+			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%d over %s", used ? ", " : "", n,
+						 comm->transports[t]->ops->name);
+	}
+	if (used)
+		ddl__log(DDL__LOG_INFO, "rank %d on node %s reaches other ranks: %s", comm->rank,
+			 ddl_comm_node_name(comm, comm->rank), text);
+}
+
 /* Takes plan and places over and makes everything that follows from them. plan is owned from the call on. */
 static int adopt(struct ddl_comm *comm, struct ddl__plan *plan, const size_t *node_of_rank, const struct ddl__peer *peers,
 		 const uint8_t *secret, struct ddl_error *err)
@@ -161,6 +181,7 @@ static int adopt(struct ddl_comm *comm, struct ddl__plan *plan, const size_t *no
 			if (r != comm->rank && comm->transports[t]->ops->reaches(comm->transports[t], r))
 				comm->via[r] = (signed char)t;
 	}
+	tell_ways(comm);
 	return 0;
 }
 

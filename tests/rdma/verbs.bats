@@ -117,6 +117,18 @@ over_verbs() {
 	! sent_more h1r0 100000
 }
 
+# reached_over RANK TRANSPORT: what the rank said with DDL_LOG=info
+reached_over() {
+	grep -qE "rank $1 on node h$(($1 + 1)) reaches other ranks: 1 over $2\$" "$BATS_TEST_TMPDIR/err.$1"
+}
+
+@test "ranks tell what they reach each other over, if they are asked to" {
+	DDL_LOG=info start_ranks 2 1 allreduce --sizes 8
+	wait_ranks 0 1
+	all_good 0 1
+	reached_over 0 verbs && reached_over 1 verbs
+}
+
 # Root may lock any amount, unless it has lost the right to.
 @test "too little memory that may be locked is told of, with what to do, and TCP serves" {
 	note
