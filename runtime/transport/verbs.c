@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -13,6 +14,8 @@
 
 #define MAGIC    0x76646471u /* of an address */
 #define CHANNELS 2           /* queue pairs of a rail to a peer, where rings share the rail */
+
+static const size_t LOCKED_LEAST = (size_t)64 << 20; /* bytes that must be lockable: the slots of a few requests */
 
 static struct verbs *verbs_of(const struct ddl__link *link)
 {
@@ -185,6 +188,17 @@ static void async_ready(struct ddl__poll_source *source, uint32_t events)
 	ddl__mesh_leave(&verbs->mesh);
 }
 
+/*
+ * How much must be lockable at once. Under the small limit that distributions set all goes well until a request needs more, which then
+ * fails on one rank, while over TCP it would work. Who may lock any amount (CAP_IPC_LOCK) has such a limit as well: so it is tried.
+ */
+static size_t must_lock(void)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur < LOCKED_LEAST ? LOCKED_LEAST : DDL__VERBS_MESSAGE;
+}
+
 /* Devices, each once, and the memory that is registered with them. */
 static int open_devices(struct verbs *verbs, struct ddl_error *err)
 {
@@ -205,7 +219,7 @@ static int open_devices(struct verbs *verbs, struct ddl_error *err)
 	}
 	verbs->n_devices = config.n_devices;
 	rc = ddl__verbs_memory_create(&config, &verbs->memory, err);
-	rc = rc ? rc : ddl__verbs_memory_get(verbs->memory, DDL__VERBS_MESSAGE, &piece, err); /* whether any can be registered */
+	rc = rc ? rc : ddl__verbs_memory_get(verbs->memory, must_lock(), &piece, err); /* whether it can be registered */
 	if (rc == 0)
 		ddl__verbs_memory_put(verbs->memory, &piece);
 	return rc;

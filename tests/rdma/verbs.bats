@@ -141,3 +141,15 @@ reached_over() {
 		"$BATS_TEST_TMPDIR/err.1"
 	! sent_more h1r0 100000
 }
+
+# With it small requests would work over RDMA, and larger ones fail.
+@test "so it is with the limit that distributions set, from the start" {
+	export LOCKED=8388608 DDL_LOG=info
+	DDL_COMMAND=$BATS_TEST_DIRNAME/little_memory start_rank 1 2 1 allreduce --sizes 1M,8M --iters 2 --check --json
+	start_rank 0 2 1 allreduce --sizes 1M,8M --iters 2 --check --json
+	wait_ranks 0 1
+	all_good 0 1
+	[ "$(rows "$BATS_TEST_TMPDIR/out.0")" -eq 2 ]
+	grep -qE 'rank 1: [0-9]+ bytes could not be registered with the RDMA device rxh2r[01]: .* 8192 KiB may be locked here' "$BATS_TEST_TMPDIR/err.1"
+	reached_over 0 tcp && reached_over 1 tcp
+}
