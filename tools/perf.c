@@ -61,12 +61,13 @@ static int open_comm(struct run *run)
 	return DDL__EXIT_GOOD;
 }
 
-/* Says what went wrong on this rank. */
+/* Says what went wrong on this rank, and to the others, who would wait for it. */
 static int failed(const struct run *run, const struct ddl_error *err)
 {
 	const int rank = ddl_comm_rank(run->comm);
 	const char *node = ddl_comm_node_name(run->comm, rank);
 
+	ddl_comm_abort(run->comm, err->text);
 	return ddl__failed(TOOL, "rank %d (%s): %s", rank, node ? node : "unknown node", err->text);
 }
 

@@ -153,3 +153,17 @@ reached_over() {
 	grep -qE 'rank 1: [0-9]+ bytes could not be registered with the RDMA device rxh2r[01]: .* 8192 KiB may be locked here' "$BATS_TEST_TMPDIR/err.1"
 	reached_over 0 tcp && reached_over 1 tcp
 }
+
+# What is enough to begin with may be too little for a large request.
+@test "where a request cannot be made for lack of memory, no other rank waits" {
+	local i
+	for ((i = 0; i < 150; i++)); do echo "tensor$i 262144"; done >"$BATS_TEST_TMPDIR/tensors"
+	export LOCKED=$((66 << 20)) DDL_TIMEOUT=300
+	set -- allreduce --sizes-file "$BATS_TEST_TMPDIR/tensors" --total-only --iters 1 --transports verbs
+	DDL_COMMAND=$BATS_TEST_DIRNAME/little_memory start_rank 1 2 1 "$@"
+	start_rank 0 2 1 "$@"
+	wait_ranks 0 1
+	[ "${status_of[0]}" = 1 ] && [ "${status_of[1]}" = 1 ]
+	grep -qE 'rank 1 \(h2\): [0-9]+ bytes could not be registered with the RDMA device rxh2r[01]: .*LimitMEMLOCK' "$BATS_TEST_TMPDIR/err.1"
+	grep -q 'rank 1 on node h2 aborted the communicator: .* could not be registered' "$BATS_TEST_TMPDIR/err.0"
+}
