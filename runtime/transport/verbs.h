@@ -230,7 +230,9 @@ void ddl__verbs_pend(struct verbs_link *link, bool due);          /* credits are
 /* verbs_take.c */
 void ddl__verbs_take(struct verbs *verbs);        /* all completions that have come */
 void ddl__verbs_drain(struct verbs_queue *queue); /* those of one */
-void ddl__verbs_tx_done(struct verbs_tx *tx);     /* nothing of it is under way: frees it, tells, where that is due */
+/* Tells the peer that nothing more comes for a lane of its that it has closed, unless the stream is gone. */
+void ddl__verbs_say_freed(struct verbs_link *link, uint32_t number);
+void ddl__verbs_tx_done(struct verbs_tx *tx); /* nothing of it is under way: frees it, tells, where that is due */
 
 /* verbs_lanes.c */
 int ddl__verbs_tx_number(struct verbs_tx *tx);     /* the peer's credits and grants find it. 0, -ENOMEM, -EBADMSG */

@@ -96,14 +96,13 @@ static void unqueue(struct verbs_link *link, struct verbs_tx *tx)
 void ddl__verbs_withdrawn(struct ddl__link *base, const struct ddl__frame *frame)
 {
 	struct verbs_link *link = (struct verbs_link *)base;
-	const struct ddl__frame freed = { .type = DDL__FRAME_FREED, .count = frame->count, .request = link->sent };
 	struct ddl__end *end = ddl__table_find(&link->numbers, frame->count, 0);
 	struct verbs_tx *tx = end ? end->owner : NULL;
 
-	if (!tx && !base->said_bye)
-		ddl__stream_put(base->stream, &freed, NULL, NULL, 0);
-	if (!tx)
+	if (!tx) {
+		ddl__verbs_say_freed(link, frame->count);
 		return;
+	}
 	unqueue(link, tx);
 	tx->sent = tx->posted; /* nobody would read the rest */
 	tx->withdrawn = true;

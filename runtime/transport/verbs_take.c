@@ -14,10 +14,17 @@
 
 /* What was sent */
 
+void ddl__verbs_say_freed(struct verbs_link *link, uint32_t number)
+{
+	const struct ddl__frame freed = { .type = DDL__FRAME_FREED, .count = number, .request = link->sent };
+
+	if (link->link.stream && !link->link.said_bye)
+		ddl__stream_put(link->link.stream, &freed, NULL, NULL, 0);
+}
+
 void ddl__verbs_tx_done(struct verbs_tx *tx)
 {
 	struct verbs_link *link = (struct verbs_link *)tx->mesh.link;
-	const struct ddl__frame freed = { .type = DDL__FRAME_FREED, .count = tx->terms.number, .request = link->sent };
 	struct verbs *verbs = (struct verbs *)link->link.mesh;
 
 	if (tx->mesh.queued || tx->completed != tx->posted)
@@ -25,8 +32,7 @@ void ddl__verbs_tx_done(struct verbs_tx *tx)
 	if (tx->withdrawn) {
 		tx->withdrawn = false;
 		ddl__table_remove(&link->numbers, &tx->numbered);
-		if (link->link.state == DDL__LINK_UP && !link->link.said_bye)
-			ddl__stream_put(link->link.stream, &freed, NULL, NULL, 0);
+		ddl__verbs_say_freed(link, tx->terms.number);
 	}
 	if (!tx->closed || tx->completed != tx->sent)
 		return;

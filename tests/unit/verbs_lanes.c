@@ -325,6 +325,35 @@ static void test_a_late_credit_is_of_its_own_lane(void **state)
 	leave_by_steps(&world, &random);
 }
 
+/* The writes to a lane that was withdrawn are over when the peer is gone too, and only then looked at: nobody is left to be told. */
+static void test_a_withdrawn_lane_ends_with_its_peer(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 8, 100);
+	struct world world;
+	struct flow flow;
+
+	two_ranks(&world, 1);
+	flow = flow_open(&world, 0, 1, &lane, 8);
+	until(&world, has_credit, flow.tx);
+	settle(&world);
+	fake_verbs_delivery(FAKE_BY_STEP, 1);
+	flow_send(&flow);
+	OPS->rx_close(flow.rx);
+	flow.rx = NULL;
+	for (int i = 0; i < STEPS_MAX && !((struct verbs_tx *)flow.tx)->withdrawn; i++)
+		rank_poll(&world.rank[0]);
+	assert_true(((struct verbs_tx *)flow.tx)->withdrawn);
+	assert_true(fake_verbs_step(SIZE_MAX) >= 8);
+	rank_close(&world.rank[1]);
+	ddl__mesh_enter(&verbs_at(&world, 0)->mesh);
+	ddl__link_fail(&link_on(&world, 0, 0)->link, -ECONNRESET, "a test wants it so");
+	ddl__mesh_leave(&verbs_at(&world, 0)->mesh);
+	assert_int_equal(world.rank[0].n_lost, 1);
+	assert_int_equal(((struct verbs_tx *)flow.tx)->completed, 8);
+	flow_close(&flow);
+	world_close(&world);
+}
+
 /* ---- many ---- */
 
 struct slot { /* a lane that is opened, used and closed again and again */
@@ -449,6 +478,7 @@ int main(void)
 		CASE(test_memory_of_a_closed_lane_stays_until_nothing_comes),
 		CASE(test_a_lane_may_be_withdrawn_at_any_time),
 		CASE(test_a_late_credit_is_of_its_own_lane),
+		CASE(test_a_withdrawn_lane_ends_with_its_peer),
 		CASE(test_thousands_of_lanes_come_and_go),
 		CASE(test_slices_of_a_closed_lane_that_cannot_be_sent_again_are_a_loss),
 	};
