@@ -151,6 +151,26 @@ void ddl__link_fail(struct ddl__link *link, int code, const char *fmt, ...)
 		ddl__mesh_due(mesh, 1);
 }
 
+/* Whether all is here that the peer sent before its goodbye. */
+static bool has_parted(struct ddl__link *link)
+{
+	return !link->mesh->ops->parted || link->mesh->ops->parted(link);
+}
+
+/* Its goodbye came over this link: it has left when it came over all that are up, and all that was sent before. */
+static void on_bye(struct ddl__link *link)
+{
+	struct ddl__mesh *mesh = link->mesh;
+	struct ddl__link *const *links = links_of(mesh, link->peer);
+
+	for (unsigned i = 0; i < mesh->n_paths; i++)
+		if (links[i] && links[i]->state == DDL__LINK_UP && !(links[i]->heard_bye && has_parted(links[i])))
+			return;
+	if (!mesh->peers[link->peer].left)
+		mesh->events->left(mesh->context, link->peer);
+	mesh->peers[link->peer].left = true;
+}
+
 int ddl__link_bad(struct ddl__link *link, const char *why)
 {
 	link->why = why;
@@ -167,6 +187,7 @@ void ddl__link_broken(struct ddl__link *link, int rc)
 		} else {
 			ddl__link_close(link);
 			link->state = DDL__LINK_LEFT;
+			on_bye(link); /* what it sent before and is not here never comes */
 		}
 		return;
 	}
@@ -206,26 +227,6 @@ static int on_abort(struct ddl__link *link, const struct ddl__frame *frame, cons
 	ddl__error_word(text, sizeof(text), body, frame->bytes);
 	mesh->events->aborted(mesh->context, link->peer, code < 0 ? code : -ECANCELED, text);
 	return 0;
-}
-
-/* Whether all is here that the peer sent before its goodbye. */
-static bool has_parted(struct ddl__link *link)
-{
-	return !link->mesh->ops->parted || link->mesh->ops->parted(link);
-}
-
-/* Its goodbye came over this link: it has left when it came over all, and all that was sent before. */
-static void on_bye(struct ddl__link *link)
-{
-	struct ddl__mesh *mesh = link->mesh;
-	struct ddl__link *const *links = links_of(mesh, link->peer);
-
-	for (unsigned i = 0; i < mesh->n_paths; i++)
-		if (links[i] && links[i]->state == DDL__LINK_UP && !(links[i]->heard_bye && has_parted(links[i])))
-			return;
-	if (!mesh->peers[link->peer].left)
-		mesh->events->left(mesh->context, link->peer);
-	mesh->peers[link->peer].left = true;
 }
 
 static int on_frame(void *context, const struct ddl__frame *frame, const void *body)

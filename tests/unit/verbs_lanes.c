@@ -73,6 +73,37 @@ static void test_a_goodbye_that_overtakes_credits_waits_for_them(void **state)
 	leave_by_steps(&world, &random);
 }
 
+/* Of what was under way beside its goodbye the rest never comes: it has left all the same, and nobody waits for that. */
+static void test_a_peer_that_ends_after_its_goodbye_has_left(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 8, 100);
+	struct world world;
+	struct flow flow;
+	size_t bytes;
+
+	two_ranks(&world, 1);
+	flow = flow_open(&world, 0, 1, &lane, 8);
+	until(&world, has_credit, flow.tx);
+	settle(&world);
+	flow_send(&flow);
+	settle(&world);
+	fake_verbs_delivery(FAKE_BY_STEP, 1);
+	assert_non_null(OPS->rx_slot(flow.rx, &bytes));
+	OPS->rx_release(flow.rx);
+	rank_flush(&world.rank[1], true);
+	OPS->goodbye(world.rank[1].transport);
+	OPS->rx_close(flow.rx);
+	flow.rx = NULL;
+	rank_close(&world.rank[1]);
+	for (int i = 0; i < STEPS_MAX && link_on(&world, 0, 0)->link.state == DDL__LINK_UP; i++)
+		rank_poll(&world.rank[0]);
+	assert_int_equal(link_on(&world, 0, 0)->link.state, DDL__LINK_LEFT);
+	assert_true(world.rank[0].left[1]);
+	assert_int_equal(world.rank[0].n_lost, 0);
+	flow_close(&flow);
+	world_close(&world);
+}
+
 /* Both say goodbye while slices are under way both ways: all come. */
 static void test_goodbyes_at_any_time_lose_nothing(void **state)
 {
@@ -473,6 +504,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_a_goodbye_that_overtakes_credits_waits_for_them),
+		CASE(test_a_peer_that_ends_after_its_goodbye_has_left),
 		CASE(test_goodbyes_at_any_time_lose_nothing),
 		CASE(test_nothing_is_lost_when_messages_come_at_any_time),
 		CASE(test_memory_of_a_closed_lane_stays_until_nothing_comes),
