@@ -114,7 +114,7 @@ struct verbs_rx {
 	bool closed;                                                 /* waits for FREED, */
 	bool freed;                                                  /* and has it: all has come after that many */
 	uint32_t until;                                              /* messages, modulo 2^32 */
-	bool credited;                                               /* has ever sent a credit: */
+	bool credited;                                               /* has sent a credit over this link: */
 	uint32_t mark;                                               /* messages sent up to its last credit, as link->used */
 	struct verbs_rx *next_owing, *next_granting, *next_closed;   /* in the link's lists */
 };

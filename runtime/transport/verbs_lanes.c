@@ -221,6 +221,7 @@ void ddl__verbs_progress(struct ddl__mesh_rx *base, struct ddl__progress *progre
 	progress->landed = rx->landed;
 	progress->released = rx->released;
 	rx->owed = 0;
+	rx->credited = false;        /* over this link */
 	ddl__verbs_grant_memory(rx); /* the keys are of the link's device */
 }
 

@@ -21,12 +21,12 @@ static bool has_no_lanes(void *context)
 	return count_lanes(context, 1) == 0;
 }
 
-/* Closed lanes that have no more than their numbers. */
-static uint32_t count_closed(struct world *world, int rank)
+/* Closed lanes over a rail that have no more than their numbers. */
+static uint32_t count_closed(struct world *world, int rank, unsigned rail)
 {
 	uint32_t n = 0;
 
-	for (const struct verbs_rx *rx = link_on(world, rank, 0)->closed; rx; rx = rx->next_closed)
+	for (const struct verbs_rx *rx = link_on(world, rank, rail)->closed; rx; rx = rx->next_closed)
 		n++;
 	return n;
 }
@@ -302,7 +302,7 @@ static void withdraw(enum state at, uint64_t seed)
 	for (size_t i = 0; i < others.n; i++)
 		flow_close(&others.flow[i]);
 	assert_int_equal(link_on(&world, 0, 0)->numbers.n, 0);
-	assert_true(count_closed(&world, 1) <= DDL__VERBS_RECEIVES / 4);
+	assert_true(count_closed(&world, 1, 0) <= DDL__VERBS_RECEIVES / 4);
 	leave_by_steps(&world, &random);
 }
 
@@ -430,7 +430,7 @@ static bool nothing_is_left(void *context)
 
 	for (int rank = 0; rank < 2; rank++)
 		if (count_lanes(world, rank) || link_on(world, rank, 0)->numbers.n ||
-		    count_closed(world, rank) > DDL__VERBS_RECEIVES / 4)
+		    count_closed(world, rank, 0) > DDL__VERBS_RECEIVES / 4)
 			return false;
 	return true;
 }
@@ -500,6 +500,43 @@ static void test_slices_of_a_closed_lane_that_cannot_be_sent_again_are_a_loss(vo
 	world_close(&world);
 }
 
+static bool goes_over_1(void *context)
+{
+	const struct flow *flow = context;
+
+	return ((const struct verbs_tx *)flow->tx)->mesh.link->rail == 1 && has_credit(flow->tx);
+}
+
+/* What was sent over the link that failed says nothing of what the peer has taken in over another one. */
+static void test_a_lane_that_has_moved_keeps_no_number_for_credits_of_its_old_link(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 1, 1000), second = lane_of(1, 1, 4, 1000);
+	struct flows flows = { .n = 2 };
+	struct world world;
+
+	two_ranks(&world, 2);
+	flows.flow[0] = flow_open(&world, 0, 1, &lane, 40);
+	flows.flow[1] = flow_open(&world, 0, 1, &second, 2);
+	until(&world, flows_step, &flows);
+	settle(&world);
+	assert_true(((struct verbs_rx *)flows.flow[0].rx)->mark > 10);
+	ddl__mesh_enter(&verbs_at(&world, 0)->mesh);
+	ddl__verbs_fail(link_on(&world, 0, 0), "a test wants it so");
+	ddl__mesh_leave(&verbs_at(&world, 0)->mesh);
+	until(&world, goes_over_1, &flows.flow[0]);
+	OPS->rx_close(flows.flow[0].rx);
+	flows.flow[0].rx = NULL;
+	settle(&world);
+	for (int i = 0; i < 10; i++) { /* withdrawn, and given up */
+		rank_poll(&world.rank[0]);
+		rank_poll(&world.rank[1]);
+	}
+	assert_int_equal(count_closed(&world, 1, 1), 0);
+	flow_close(&flows.flow[0]);
+	flow_close(&flows.flow[1]);
+	leave(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -513,6 +550,7 @@ int main(void)
 		CASE(test_a_withdrawn_lane_ends_with_its_peer),
 		CASE(test_thousands_of_lanes_come_and_go),
 		CASE(test_slices_of_a_closed_lane_that_cannot_be_sent_again_are_a_loss),
+		CASE(test_a_lane_that_has_moved_keeps_no_number_for_credits_of_its_old_link),
 	};
 
 	return cmocka_run_group_tests_name("verbs_lanes", tests, NULL, NULL);
