@@ -148,7 +148,6 @@ struct verbs_link {
 	struct ddl__verbs_port *port;
 	struct verbs_queue *queue; /* where its completions come */
 	struct ibv_qp *qp;         /* NULL: none */
-	uint16_t life;             /* how many there were: completions of earlier ones are told apart */
 	bool paired;               /* the peer's is known, and ours receives */
 	bool ending;               /* it is being ended here */
 	bool broken;               /* it has failed: `what` says why; told of when all that came was taken in */
@@ -213,13 +212,13 @@ void ddl__verbs_queues_fini(struct verbs *verbs);
 /* The index of the device that a link goes over, in keys. */
 unsigned ddl__verbs_device_of(const struct verbs_link *link);
 
-/* What tells a completion's link, the queue pair's life and the buffer or work request. */
+/* What tells a completion's link, which has one queue pair in its life, and the buffer or work request. */
 static inline uint64_t ddl__verbs_id(const struct verbs_link *link, bool receives, uint32_t which)
 {
 	const struct ddl__link *base = &link->link;
 	const uint64_t index = (uint64_t)base->peer * base->mesh->n_paths + base->channel * base->mesh->n_rails + base->rail;
 
-	return (uint64_t)receives << 63 | (uint64_t)(link->life & 0x7fff) << 48 | index << 16 | (which & 0xffff);
+	return (uint64_t)receives << 63 | index << 16 | (which & 0xffff);
 }
 
 /* verbs_post.c */

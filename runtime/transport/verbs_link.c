@@ -284,7 +284,6 @@ void ddl__verbs_unpair(struct verbs_link *link)
 	if (link->queue)
 		link->queue->links--;
 	link->queue = NULL;
-	link->life++;
 	link->paired = link->ready = false;
 	ddl__verbs_memory_put(verbs->memory, &link->memory);
 	ddl__verbs_drop(link);
@@ -329,7 +328,7 @@ int ddl__verbs_told_fault(struct verbs_link *link, const struct ddl__frame *fram
 
 /* Events of a device */
 
-/* Links over those ports: port 0 all. Where another rail is up they go on there; else what is sent and not answered tells. */
+/* Links over that port. Where another rail is up they go on there; else what is sent and not answered tells. */
 static void port_down(struct verbs *verbs, const struct ddl__verbs_device *device, unsigned port)
 {
 	for (size_t i = 0; i < verbs->mesh.n_links; i++) {

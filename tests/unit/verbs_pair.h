@@ -352,7 +352,7 @@ static inline void post_raw(struct verbs_link *link, struct ibv_send_wr *wr, str
 {
 	struct ibv_send_wr *bad;
 
-	wr->wr_id = ddl__verbs_id(link, false, 0) ^ UINT64_C(1) << 62; /* of no life of the link's */
+	wr->wr_id = ddl__verbs_id(link, false, 0) ^ UINT64_C(1) << 62; /* of no link */
 	wr->sg_list = sge;
 	wr->num_sge = sge ? 1 : 0;
 	assert_int_equal(fake_verbs_api.post_send(link->qp, wr, &bad), 0);
