@@ -148,7 +148,7 @@ struct verbs_link {
 	struct ddl__verbs_port *port;
 	struct verbs_queue *queue; /* where its completions come */
 	struct ibv_qp *qp;         /* NULL: none */
-	bool paired;               /* the peer's is known, and ours receives */
+	bool paired;               /* the peer has told of its own */
 	bool ending;               /* it is being ended here */
 	bool broken;               /* it has failed: `what` says why; told of when all that came was taken in */
 	bool ready;                /* the peer's receives */

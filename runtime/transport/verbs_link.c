@@ -284,7 +284,7 @@ void ddl__verbs_unpair(struct verbs_link *link)
 	if (link->queue)
 		link->queue->links--;
 	link->queue = NULL;
-	link->paired = link->ready = false;
+	link->ready = false;
 	ddl__verbs_memory_put(verbs->memory, &link->memory);
 	ddl__verbs_drop(link);
 }

@@ -385,6 +385,36 @@ static void test_a_withdrawn_lane_ends_with_its_peer(void **state)
 	world_close(&world);
 }
 
+static bool is_ready(void *context)
+{
+	return link_on(context, 1, 0)->ready;
+}
+
+/* What the peer still says of its queue pair is no nonsense because ours is no more. */
+static void test_memory_may_be_let_go_while_queue_pairs_are_joined(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 8, 100);
+	struct world world;
+	struct flow flow;
+
+	two_ranks(&world, 1);
+	flow = flow_open(&world, 0, 1, &lane, 8);
+	for (int i = 0; i < STEPS_MAX && !link_on(&world, 0, 0)->paired; i++) {
+		world_sleep(&world);
+		rank_poll(&world.rank[i % 2]);
+	}
+	assert_true(link_on(&world, 0, 0)->paired);
+	assert_false(link_on(&world, 0, 0)->ready);
+	OPS->let_go(world.rank[0].transport);
+	until(&world, is_ready, &world); /* it has heard of ours, and said so of its own */
+	for (int i = 0; i < 10; i++)
+		rank_poll(&world.rank[0]);
+	assert_int_equal(world.rank[0].n_lost, 0);
+	assert_int_equal(link_on(&world, 0, 0)->link.state, DDL__LINK_UP);
+	flow_close(&flow);
+	world_close(&world);
+}
+
 /* ---- many ---- */
 
 struct slot { /* a lane that is opened, used and closed again and again */
@@ -548,6 +578,7 @@ int main(void)
 		CASE(test_a_lane_may_be_withdrawn_at_any_time),
 		CASE(test_a_late_credit_is_of_its_own_lane),
 		CASE(test_a_withdrawn_lane_ends_with_its_peer),
+		CASE(test_memory_may_be_let_go_while_queue_pairs_are_joined),
 		CASE(test_thousands_of_lanes_come_and_go),
 		CASE(test_slices_of_a_closed_lane_that_cannot_be_sent_again_are_a_loss),
 		CASE(test_a_lane_that_has_moved_keeps_no_number_for_credits_of_its_old_link),
