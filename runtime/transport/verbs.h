@@ -11,9 +11,10 @@
  *     grants    short sends: in this start slices may be written there
  *     flow      empty writes with immediate: so many messages have been taken in
  *
- * A grant may be here before the announcement of its lane, and waits for it. Each of these takes up a receive of the peer, which has RECEIVES of them, and says (flow) when it has posted as many again: so no
- * message ever meets a queue pair that is not ready to receive. The immediate holds what it is and the number of its lane, which
- * the receiver gave it. Little is in the send queue at any time: what is more urgent comes soon.
+ * A grant may be here before the announcement of its lane, and waits for it. Each of these takes up a receive of the peer, which
+ * has RECEIVES of them, and says (flow) when it has posted as many again: so no message ever meets a queue pair that is not ready
+ * to receive. The immediate holds what it is and the number of its lane, which the receiver gave it. Little is in the send queue at
+ * any time: what is more urgent comes soon.
  *
  * A lane that is closed at the receiving end keeps its memory until the sender has said that nothing more comes for it (FREED), and
  * all has come that was sent before; and its number until the sender has taken in (flow) its last credit, which would be another
