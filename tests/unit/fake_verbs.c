@@ -98,7 +98,23 @@ static struct fake__event *queue_get(struct fake__queue *queue)
 }
 
 /* Takes out those of a completion queue (NULL: all). Their count in the descriptor goes too, unless somebody is just reading it. */
-static void queue_drop(struct fake__queue *queue, const struct fake__cq *cq)
+/* Whether an event is of that completion queue, or queue pair. */
+static bool is_of(const struct fake__event *event, const void *object)
+{
+	switch (event->cq ? IBV_EVENT_CQ_ERR : event->what.event_type) {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		return event->what.element.qp == object;
+	case IBV_EVENT_CQ_ERR:
+		return (event->cq ? &event->cq->ibv : event->what.element.cq) == object;
+	default:
+		return false;
+	}
+}
+
+/* Forgets the events of an object that goes, or (NULL) all. */
+void fake__queue_drop(struct fake__queue *queue, const void *object)
 {
 	struct fake__event **at = &queue->first, *event;
 	int flags = 0;
@@ -106,7 +122,7 @@ static void queue_drop(struct fake__queue *queue, const struct fake__cq *cq)
 
 	queue->last = NULL;
 	while ((event = *at)) {
-		if (cq && event->cq != cq) {
+		if (object && !is_of(event, object)) {
 			queue->last = event;
 			at = &event->next;
 			continue;
@@ -115,14 +131,14 @@ static void queue_drop(struct fake__queue *queue, const struct fake__cq *cq)
 		free(event);
 		flags++;
 	}
-	for (; flags > 0 && cq; flags--)
+	for (; flags > 0 && object; flags--)
 		if (eventfd_read(queue->fd, &one) < 0)
 			break;
 }
 
 void fake__queue_fini(struct fake__queue *queue)
 {
-	queue_drop(queue, NULL);
+	fake__queue_drop(queue, NULL);
 	close(queue->fd);
 }
 
@@ -494,9 +510,10 @@ static int destroy_cq(struct ibv_cq *ibv)
 		return EBUSY;
 	}
 	if (ibv->channel) {
-		queue_drop(&((struct fake__channel *)ibv->channel)->events, cq);
+		fake__queue_drop(&((struct fake__channel *)ibv->channel)->events, ibv);
 		ibv->channel->refcnt--;
 	}
+	fake__queue_drop(&((struct fake__context *)ibv->context)->events, ibv);
 	((struct fake__context *)ibv->context)->users--;
 	f->counts.cqs--;
 	unlock();

@@ -102,6 +102,9 @@ void fake_verbs_limit_memory(size_t bytes);
 void fake_verbs_fail_qp(unsigned n, int error);
 void fake_verbs_fail_cq(unsigned n, int error);
 
+/* The next calls of post_send and post_recv with queue pairs of that device fail: so many of each. */
+void fake_verbs_fail_post(const char *device, unsigned sends, unsigned receives, int error);
+
 /* The n-th send request from now on of that device (from 1) is not carried out but completes with that status. */
 void fake_verbs_fail_send(const char *device, uint64_t n, enum ibv_wc_status status);
 
@@ -113,6 +116,9 @@ void fake_verbs_cut(const char *from, uint8_t from_port, const char *to, uint8_t
 
 /* An asynchronous event of a device: IBV_EVENT_DEVICE_FATAL, IBV_EVENT_LID_CHANGE, ... port: for those of ports. */
 void fake_verbs_event(const char *device, enum ibv_event_type type, uint8_t port);
+
+/* An asynchronous event of a queue pair, which is in the error state then: IBV_EVENT_QP_FATAL, ... */
+void fake_verbs_qp_event(struct ibv_qp *qp, enum ibv_event_type type);
 
 /* ---- what there is, and was ---- */
 

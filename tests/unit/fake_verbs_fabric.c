@@ -238,6 +238,15 @@ void fake_verbs_fail_cq(unsigned n, int error)
 	unlock();
 }
 
+void fake_verbs_fail_post(const char *device, unsigned sends, unsigned receives, int error)
+{
+	lock();
+	device_named(device)->fail_post_send = sends;
+	device_named(device)->fail_post_recv = receives;
+	device_named(device)->fail_post_error = error;
+	unlock();
+}
+
 void fake_verbs_fail_send(const char *device, uint64_t n, enum ibv_wc_status status)
 {
 	lock();
@@ -292,6 +301,16 @@ void fake_verbs_event(const char *name, enum ibv_event_type type, uint8_t port)
 	for (struct fake__qp *qp = f->qps; qp && type == IBV_EVENT_DEVICE_FATAL; qp = qp->next)
 		if (qp->context->device == device)
 			fake__qp_fail(qp);
+	unlock();
+}
+
+void fake_verbs_qp_event(struct ibv_qp *qp, enum ibv_event_type type)
+{
+	struct ibv_async_event event = { .event_type = type, .element.qp = qp };
+
+	lock();
+	fake__tell(((struct fake__qp *)qp)->context->device, &event);
+	fake__qp_fail((struct fake__qp *)qp);
 	unlock();
 }
 

@@ -29,6 +29,8 @@ struct fake__device {
 	int fail_reg_error; /* with that */
 	uint64_t fail_send; /* requests until one fails; 0 none will */
 	enum ibv_wc_status fail_status;
+	unsigned fail_post_send, fail_post_recv; /* posts that fail */
+	int fail_post_error;                     /* with that */
 };
 
 struct fake__context {
@@ -156,6 +158,7 @@ void fake__misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void fake__tell(struct fake__device *device, const struct ibv_async_event *event); /* all its contexts; of a qp or cq: its own */
 void fake__complete(struct fake__cq *cq, const struct fake__cqe *cqe, bool solicited);
 void fake__queue_put(struct fake__queue *queue, const struct fake__event *event);
+void fake__queue_drop(struct fake__queue *queue, const void *object); /* the events of an ibv_cq or ibv_qp; NULL: all */
 void fake__queue_fini(struct fake__queue *queue);
 struct fake__send *fake__send_at(struct fake__qp *qp, size_t i); /* the i-th that is not completed */
 const struct fake_port *fake__port_of(const struct fake__qp *qp);

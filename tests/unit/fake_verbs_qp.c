@@ -107,6 +107,7 @@ int fake__destroy_qp(struct ibv_qp *ibv)
 	while (*at != qp)
 		at = &(*at)->next;
 	*at = qp->next;
+	fake__queue_drop(&qp->context->events, ibv);
 	qp->context->users--;
 	((struct fake__pd *)ibv->pd)->users--;
 	((struct fake__cq *)ibv->send_cq)->users--;
@@ -251,6 +252,10 @@ static int send_refused(const struct fake__qp *qp, const struct ibv_send_wr *wr)
 		return EINVAL;
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->cap.max_send_sge)
 		return EINVAL;
+	if (qp->context->device->fail_post_send) {
+		qp->context->device->fail_post_send--;
+		return qp->context->device->fail_post_error;
+	}
 	if ((wr->send_flags & IBV_SEND_INLINE) && bytes_of(wr->sg_list, wr->num_sge) > qp->cap.max_inline_data)
 		return EINVAL;
 	return qp->send_used == qp->cap.max_send_wr ? ENOMEM : 0;
@@ -331,6 +336,8 @@ int fake__post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_
 			rc = EINVAL;
 		else if (qp->receive_used == qp->cap.max_recv_wr)
 			rc = ENOMEM;
+		else if (qp->context->device->fail_post_recv && qp->context->device->fail_post_recv--)
+			rc = qp->context->device->fail_post_error;
 		if (rc) {
 			*bad = wr;
 			break;
