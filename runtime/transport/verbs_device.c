@@ -18,6 +18,7 @@
 
 #include "error.h"
 #include "hostlist.h"
+#include "verbs.h"
 #include "verbs_inside.h"
 
 #define IB       "sys/class/infiniband"
@@ -326,6 +327,13 @@ static void open_device(struct ddl__verbs_device *device, struct ibv_device *fro
 	}
 	if (rc) {
 		snprintf(why, size, "it cannot be used: %.100s", ddl__error_reason(reason, sizeof(reason), -rc));
+		return;
+	}
+	if ((unsigned)device->limits.max_qp_wr < DDL__VERBS_RECEIVES ||
+	    (unsigned)device->limits.max_cqe < DDL__VERBS_RECEIVES + DDL__VERBS_SENDS) {
+		snprintf(why, size, "its queues take %d work requests and %d completions, and %u and %u are needed",
+			 device->limits.max_qp_wr, device->limits.max_cqe, DDL__VERBS_RECEIVES,
+			 DDL__VERBS_RECEIVES + DDL__VERBS_SENDS);
 		return;
 	}
 	rc = try_queue_pair(device);
