@@ -182,8 +182,8 @@ static void async_ready(struct ddl__poll_source *source, uint32_t events)
 
 	ddl__mesh_enter(&verbs->mesh);
 	if (verbs->api->get_async_event(async->device->context, &event) == 0) {
+		verbs->api->ack_async_event(&event); /* first: the end of a queue pair waits for that */
 		ddl__verbs_event(verbs, async->device, &event);
-		verbs->api->ack_async_event(&event);
 	}
 	ddl__mesh_leave(&verbs->mesh);
 }
