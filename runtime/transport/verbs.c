@@ -512,7 +512,6 @@ static void verbs_rx_accept(struct ddl__rx *base, uint64_t start, void *memory, 
 	struct verbs *verbs = verbs_of(rx->mesh.link);
 	const struct ddl__verbs_region *region = verbs->let_go ? NULL : ddl__verbs_memory_find(verbs->memory, memory, bytes);
 
-	rx->accepts = region;
 	rx->grant = (struct ddl__verbs_grant){
 		.number = rx->mesh.number,
 		.start = region ? start : 0,
