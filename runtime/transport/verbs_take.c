@@ -85,7 +85,9 @@ static int on_slice(struct verbs_link *link, uint32_t number, uint32_t bytes, bo
 	slot = (uint32_t)(rx->landed % rx->mesh.end.lane.slots);
 	rx->at[slot] = rx->memory.at + slot * rx->stride;
 	if (placed)
-		rx->at[slot] = rx->where && !verbs->let_go ? rx->where(rx->context, rx->landed - rx->released, bytes) : NULL;
+		rx->at[slot] = rx->where && rx->grant.start && !verbs->let_go
+				       ? rx->where(rx->context, rx->landed - rx->released, bytes)
+				       : NULL;
 	if (!rx->at[slot])
 		return verbs->let_go ? 0 : ddl__link_bad(&link->link, "it wrote a slice where it was not granted any memory");
 	rx->sizes[slot] = bytes;
