@@ -123,7 +123,7 @@ struct ddl__link { /* first field of a transport's own */
 	bool proved;      /* greeting: our proof is under way */
 	const char *why;  /* what the peer did wrong, for the refusal that a callback returns; static text */
 	int code;         /* down: why */
-	char detail[192]; /* the same in words */
+	char detail[400]; /* the same in words */
 	bool told;        /* down: nobody is to be told any more */
 	bool moved;       /* down: its lanes go over another link */
 	bool silent;      /* down: the network failed, not the peer */

@@ -113,7 +113,7 @@ bool ddl__link_move(struct ddl__link *link, bool was_up)
 	const bool in_use = link->rx.n || link->tx.n;
 	struct ddl__mesh *mesh = link->mesh;
 	struct ddl__link *to = ddl__link_instead(link);
-	char what[256];
+	char what[sizeof(link->detail) + 32];
 
 	if (!to || !mesh->ops->progress || mesh->abort_code || mesh->leaving || link->heard_bye)
 		return false;

@@ -342,10 +342,12 @@ static int verbs_tx_open(struct ddl__transport *transport, int peer, const struc
 		ddl__verbs_tx_free(verbs, tx);
 		return rc;
 	}
-	if (tx->mesh.end.grant && ddl__verbs_tx_number(tx)) { /* announced before */
+	rc = tx->mesh.end.grant ? ddl__verbs_tx_number(tx) : 0; /* announced before */
+	if (rc) {
 		ddl__mesh_tx_close(&tx->mesh);
 		ddl__verbs_tx_free(verbs, tx);
-		return ddl__error_memory(err);
+		return ddl__error_set(err, rc, "verbs: the lane to rank %d cannot be: %s", peer,
+				      rc == -EBADMSG ? "it gave two lanes one number" : strerror(-rc));
 	}
 	*out = &tx->mesh.base;
 	return 0;

@@ -175,7 +175,7 @@ struct verbs_link {
 	bool due;                        /* credits are sent as soon as there is room */
 	char what[96];                   /* broken: why */
 	int bad;                         /* the peer broke the protocol: -EBADMSG, and link.why */
-	char words[192];                 /* what went wrong, for link.why */
+	char words[400];                 /* what went wrong, for link.why */
 	struct verbs_link *next;         /* in that list */
 	bool stirred;                    /* in the list of those that completions came for */
 	struct verbs_link *next_stirred; /* in that list */

@@ -88,7 +88,7 @@ static unsigned links_a_queue(const struct ddl__verbs_device *device)
 {
 	unsigned links = (unsigned)device->limits.max_cqe / (DDL__VERBS_RECEIVES + DDL__VERBS_SENDS);
 
-	return links < 1 ? 1 : links < DDL__VERBS_LINKS_A_QUEUE ? links : DDL__VERBS_LINKS_A_QUEUE;
+	return links < DDL__VERBS_LINKS_A_QUEUE ? links : DDL__VERBS_LINKS_A_QUEUE;
 }
 
 /* A completion queue of the device with room for one more link; NULL: errno. */
@@ -128,14 +128,35 @@ static struct verbs_queue *queue_for(struct verbs *verbs, struct ddl__verbs_devi
 
 /* Making */
 
-static int say(struct verbs_link *link, int rc, const char *what)
+/* This link is given up here: the peer hears why, and neither is gone for that. */
+static void tell_peer(struct verbs_link *link, const char *verb, const char *what)
 {
-	char why[DDL__REASON_SIZE];
+	struct ddl__link *base = &link->link;
+	struct ddl__frame frame = { .type = DDL__FRAME_FAULT };
 
-	snprintf(link->words, sizeof(link->words), "RDMA over %s port %u cannot be set up: %s: %s", link->port->device->name,
-		 link->port->number, what, ddl__error_reason(why, sizeof(why), rc));
+	snprintf(link->words, sizeof(link->words), "RDMA from its %.32s port %u %s: %.320s", link->port->device->name,
+		 link->port->number, verb, what);
+	frame.bytes = (uint32_t)strlen(link->words);
+	if (!base->said_bye && ddl__stream_put(base->stream, &frame, link->words, NULL, 0) == 0)
+		ddl__link_write(base);
+	base->silent = true;
+}
+
+static int give_up(struct verbs_link *link, const char *what)
+{
+	tell_peer(link, "cannot be set up", what);
+	snprintf(link->words, sizeof(link->words), "RDMA to it over %.32s port %u cannot be set up: %.320s",
+		 link->port->device->name, link->port->number, what);
 	link->link.why = link->words;
 	return -EHOSTDOWN;
+}
+
+static int say(struct verbs_link *link, int rc, const char *what)
+{
+	char why[DDL__REASON_SIZE], all[2 * DDL__REASON_SIZE];
+
+	snprintf(all, sizeof(all), "%s: %s", what, ddl__error_reason(why, sizeof(why), rc));
+	return give_up(link, all);
 }
 
 /* Providers take different amounts inline; some refuse what is too much instead of saying how much they take. */
@@ -192,11 +213,8 @@ int ddl__verbs_up(struct ddl__link *base)
 		return 0;
 	rc = ddl__verbs_memory_get(verbs->memory, (DDL__VERBS_RECEIVES + DDL__VERBS_SENDS) * DDL__VERBS_MESSAGE, &link->memory,
 				   &err);
-	if (rc) {
-		ddl__error_word(link->words, sizeof(link->words), err.text, strlen(err.text));
-		base->why = link->words;
-		return -EHOSTDOWN;
-	}
+	if (rc)
+		return give_up(link, err.text);
 	link->queue = queue_for(verbs, link->port->device);
 	if (!link->queue)
 		return say(link, errno ? -errno : -ENOMEM, "no completion queue");
@@ -297,25 +315,20 @@ void ddl__verbs_down(struct ddl__link *base)
 void ddl__verbs_fail(struct verbs_link *link, const char *fmt, ...)
 {
 	struct ddl__link *base = &link->link;
-	struct ddl__frame frame = { .type = DDL__FRAME_FAULT };
-	char what[96];
-	const char *why;
+	char what[128];
 	va_list args;
+	int used;
 
 	if (base->state != DDL__LINK_UP)
 		return;
 	va_start(args, fmt);
-	vsnprintf(what, sizeof(what), fmt, args);
+	used = vsnprintf(what, 96, fmt, args);
 	va_end(args);
-	why = verbs_of(link)->down[base->rail] ? "; that port is down" : "";
-	snprintf(link->words, sizeof(link->words), "RDMA from its %.32s port %u failed: %.95s%s", link->port->device->name,
-		 link->port->number, what, why);
-	frame.bytes = (uint32_t)strlen(link->words);
-	if (!base->said_bye && ddl__stream_put(base->stream, &frame, link->words, NULL, 0) == 0)
-		ddl__link_write(base);
-	base->silent = true;
-	ddl__link_fail(base, -EHOSTUNREACH, "RDMA to it over %s port %u failed: %s%s", link->port->device->name, link->port->number,
-		       what, why);
+	if (verbs_of(link)->down[base->rail])
+		snprintf(what + (used < 96 ? used : 95), 32, "; that port is down");
+	tell_peer(link, "failed", what);
+	ddl__link_fail(base, -EHOSTUNREACH, "RDMA to it over %s port %u failed: %s", link->port->device->name, link->port->number,
+		       what);
 }
 
 int ddl__verbs_told_fault(struct verbs_link *link, const struct ddl__frame *frame, const void *body)
@@ -350,6 +363,16 @@ static void pair_failed(struct verbs *verbs, const struct ibv_qp *qp, const char
 	}
 }
 
+static void queue_failed(struct verbs *verbs, const struct ibv_cq *cq)
+{
+	for (size_t i = 0; i < verbs->mesh.n_links; i++) {
+		struct verbs_link *link = (struct verbs_link *)verbs->mesh.links[i];
+
+		if (link && link->queue && link->queue->cq == cq)
+			ddl__verbs_fail(link, "its completion queue failed");
+	}
+}
+
 static void device_gone(struct verbs *verbs, const struct ddl__verbs_device *device)
 {
 	for (size_t i = 0; i < verbs->mesh.n_links; i++) {
@@ -375,6 +398,9 @@ void ddl__verbs_event(struct verbs *verbs, const struct ddl__verbs_device *devic
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
 		device_gone(verbs, device);
+		break;
+	case IBV_EVENT_CQ_ERR:
+		queue_failed(verbs, event->element.cq);
 		break;
 	case IBV_EVENT_QP_FATAL:
 		pair_failed(verbs, event->element.qp, "its queue pair failed");
