@@ -42,13 +42,13 @@ struct rank {
 	size_t n_announced;          /* announcements heard */
 	struct ddl__lane announced;  /* the last of them */
 	int lost[RANKS_MAX];         /* code, by peer; 0: not lost */
-	char detail[RANKS_MAX][256]; /* what was said about it */
+	char detail[RANKS_MAX][512]; /* what was said about it */
 	size_t n_lost;
 	bool left[RANKS_MAX]; /* said goodbye, by peer */
 	int aborted;          /* code */
 	char abort_text[DDL_ERROR_TEXT_SIZE];
 	size_t n_moved;     /* connections that others carry on */
-	char moved[256];    /* what was said of the last of them */
+	char moved[512];    /* what was said of the last of them */
 	size_t n_strangers; /* that were told */
 	char stranger[256]; /* the last of them */
 };
