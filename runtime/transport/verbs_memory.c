@@ -245,11 +245,11 @@ static bool watch_is_on(struct ddl__verbs_memory *memory)
 		return memory->watch == ON;
 	if (ddl__memory_watch_get(why, sizeof(why)) < 0) {
 		memory->watch = REFUSED;
-		ddl__log(DDL__LOG_INFO,
-			 "RDMA copies through slots what lies in other memory than that of ddl_mem_alloc(), since nobody tells "
-			 "when it "
-			 "is unmapped: %s",
-			 why);
+		if (memory->which != DDL__REGISTER_ALL)
+			ddl__log(DDL__LOG_INFO,
+				 "RDMA copies through slots what lies in other memory than that of ddl_mem_alloc(), since nobody "
+				 "tells when it is unmapped: %s",
+				 why);
 		return false;
 	}
 	memory->watch = ON;
@@ -408,7 +408,7 @@ int ddl__verbs_memory_create(const struct ddl__verbs_memory_config *config, stru
 	memory->page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	memory->too_large = SIZE_MAX;
 	memory->survives_fork = config->api->is_fork_initialized && config->api->is_fork_initialized() == IBV_FORK_UNNEEDED;
-	if (!memory->survives_fork && memory->which == DDL__REGISTER_AUTO)
+	if (!memory->survives_fork && memory->which != DDL__REGISTER_ALL)
 		ddl__log(DDL__LOG_INFO,
 			 "RDMA copies through slots, since devices lose the memory of a process that forks here: that takes "
 			 "a kernel from 5.12 on and an rdma-core from 36 on");

@@ -123,10 +123,11 @@ reached_over() {
 }
 
 @test "ranks tell what they reach each other over, if they are asked to" {
-	DDL_LOG=info start_ranks 2 1 allreduce --sizes 8
+	DDL_LOG=info DDL_RDMA_REGISTER=all start_ranks 2 1 allreduce --sizes 8,1M
 	wait_ranks 0 1
 	all_good 0 1
 	reached_over 0 verbs && reached_over 1 verbs
+	run ! grep 'copies through slots' "$BATS_TEST_TMPDIR/err.0"
 }
 
 # Root may lock any amount, unless it has lost the right to.
