@@ -189,8 +189,9 @@ static void async_ready(struct ddl__poll_source *source, uint32_t events)
 }
 
 /*
- * How much must be lockable at once. Under the small limit that distributions set all goes well until a request needs more, which then
- * fails on one rank, while over TCP it would work. Who may lock any amount (CAP_IPC_LOCK) has such a limit as well: so it is tried.
+ * How much must be lockable at once. Under the small limit that distributions set all goes well until a request needs more, which
+ * then fails on one rank, while over TCP it would work. Who may lock any amount (CAP_IPC_LOCK) has such a limit as well: so it is
+ * tried.
  */
 static size_t must_lock(void)
 {
