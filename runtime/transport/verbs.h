@@ -251,6 +251,9 @@ void ddl__verbs_drop(struct verbs_link *link); /* what was to be sent, or is clo
 const struct ddl__verbs_address *ddl__verbs_address_of(const struct ddl__mesh *mesh, int peer, unsigned rail);
 int ddl__verbs_listen(struct ddl__mesh *mesh, const struct ddl__transport_config *config, int *fds, void *own, size_t *size,
 		      struct ddl_error *err);
+/* An op of the transport: also tells, once, of ranks that have RDMA, but not of a kind that reaches them. */
+int ddl__verbs_attach(struct ddl__transport *transport, const struct ddl__peer *peers, const uint8_t *secret,
+		      struct ddl_error *err);
 bool ddl__verbs_reaches(const struct ddl__mesh *mesh, const void *own, size_t size, const char *machine);
 unsigned ddl__verbs_rails(const struct ddl__mesh *mesh, const void *own, size_t size, bool here);
 void ddl__verbs_target(const void *own, struct sockaddr_storage *to, socklen_t *size, char *words, size_t words_size);

@@ -476,6 +476,27 @@ bool ddl__verbs_joins(const struct ddl__verbs_address *a, const struct ddl__verb
 	return a->kind != DDL__VERBS_IB || !memcmp(a->gid, b->gid, 8);
 }
 
+void ddl__verbs_why_apart(const struct ddl__verbs_address *ours, const struct ddl__verbs_address *theirs, char *why, size_t size)
+{
+	if (!is_sound(ours) || !is_sound(theirs))
+		snprintf(why, size, "its address is malformed: all ranks need the same version of DDL");
+	else if (ours->kind != theirs->kind)
+		snprintf(why, size,
+			 "its port has an address of the kind %s and this one's %s: set DDL_RDMA_GID_INDEX on each node so that "
+			 "all are "
+			 "of one kind (ddl info --alone)",
+			 ddl__verbs_kind_name((enum ddl__verbs_kind)theirs->kind),
+			 ddl__verbs_kind_name((enum ddl__verbs_kind)ours->kind));
+	else if (!share_partition(ours->pkey, theirs->pkey))
+		snprintf(why, size,
+			 "its key of a partition is 0x%04x and this one's 0x%04x: set DDL_RDMA_PKEY alike on all nodes, to a key "
+			 "of which "
+			 "they are full members",
+			 theirs->pkey, ours->pkey);
+	else
+		snprintf(why, size, "its port is in another subnet of InfiniBand: name ports of one subnet by DDL_RDMA");
+}
+
 void ddl__verbs_path(const struct ddl__verbs_port *port, const struct ddl__verbs_address *peer,
 		     const struct ddl__rdma_settings *settings, struct ibv_qp_attr *attr)
 {

@@ -118,6 +118,9 @@ void ddl__verbs_port_describe(const struct ddl__verbs_port *port, struct ddl__ve
 /* Whether queue pairs of two ports can be connected, from the addresses alone; symmetric. False also where one is malformed. */
 bool ddl__verbs_joins(const struct ddl__verbs_address *a, const struct ddl__verbs_address *b);
 
+/* Why they do not join, as half a sentence with the remedy. */
+void ddl__verbs_why_apart(const struct ddl__verbs_address *ours, const struct ddl__verbs_address *theirs, char *why, size_t size);
+
 /*
  * Fills of attr what the path to a port that joins is: path_mtu, ah_attr, pkey_index, port_num, timeout, retry_cnt. The rest, which
  * belongs to the queue pair, is left alone. settings: NULL: nothing is set.

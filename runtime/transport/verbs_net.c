@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "log.h"
 #include "tcp_net.h"
 #include "verbs.h"
 
@@ -54,6 +55,33 @@ static bool joins(const struct ddl__mesh *mesh, unsigned rail, const void *own, 
 	memcpy(&theirs, (const uint8_t *)own + rail * sizeof(theirs), sizeof(theirs));
 	memcpy(&ours, mesh->address + sizeof(struct ddl__mesh_address) + rail * sizeof(ours), sizeof(ours));
 	return ddl__tcp_joins(&ours.stream, &theirs.stream, apart) && ddl__verbs_joins(&ours, &theirs);
+}
+
+int ddl__verbs_attach(struct ddl__transport *transport, const struct ddl__peer *peers, const uint8_t *secret, struct ddl_error *err)
+{
+	const struct ddl__mesh *mesh = (const struct ddl__mesh *)transport;
+	const size_t at = sizeof(struct ddl__mesh_address);
+	struct ddl__verbs_address ours, theirs;
+	int rc = ddl__mesh_attach(transport, peers, secret, err);
+	int first = -1, n = 0;
+	char why[256] = "";
+
+	if (rc)
+		return rc;
+	memcpy(&ours, mesh->address + at, sizeof(ours));
+	for (int i = 0; i < mesh->n_ranks; i++) {
+		if (i == mesh->rank || !peers[i].address || peers[i].size < at + sizeof(theirs) || mesh->peers[i].own)
+			continue;
+		memcpy(&theirs, (const uint8_t *)peers[i].address + at, sizeof(theirs));
+		if (!ddl__verbs_joins(&ours, &theirs) && n++ == 0) {
+			first = i;
+			ddl__verbs_why_apart(&ours, &theirs, why, sizeof(why));
+		}
+	}
+	if (n)
+		ddl__log(DDL__LOG_WARNING, "rank %d: %d %s not reached by RDMA, though %s some; rank %d: %s", mesh->rank, n,
+			 n == 1 ? "rank is" : "ranks are", n == 1 ? "it has" : "they have", first, why);
+	return 0;
 }
 
 bool ddl__verbs_reaches(const struct ddl__mesh *mesh, const void *own, size_t size, const char *machine)

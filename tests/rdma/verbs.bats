@@ -99,6 +99,18 @@ over_verbs() {
 	DDL_RDMA_GID_INDEX=0 DDL_RDMA_MTU=256 over_verbs --sizes 8,100004
 }
 
+@test "where addresses are of different kinds each rank says so, and TCP serves" {
+	export DDL_LOG=info
+	DDL_RDMA_GID_INDEX=0 start_rank 1 2 1 allreduce --sizes 8,1M --iters 2 --check --json
+	start_rank 0 2 1 allreduce --sizes 8,1M --iters 2 --check --json
+	wait_ranks 0 1
+	all_good 0 1
+	reached_over 0 tcp && reached_over 1 tcp
+	grep -q 'rank 0: 1 rank is not reached by RDMA, though it has some; rank 1: .* link-local IPv6 and this one.s RoCE v2, IPv4: set DDL_RDMA_GID_INDEX' \
+		"$BATS_TEST_TMPDIR/err.0"
+	grep -q 'rank 1: 1 rank is not reached by RDMA, .*rank 0: .* RoCE v2, IPv4 and this one.s RoCE v2, link-local IPv6' "$BATS_TEST_TMPDIR/err.1"
+}
+
 @test "a GID that is empty is refused with its index" {
 	DDL_RDMA_GID_INDEX=9 start_ranks 2 1 allreduce --sizes 8 --transports verbs
 	wait_ranks 0 1

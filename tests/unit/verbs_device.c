@@ -534,6 +534,29 @@ static void ports_join_that_can_reach_each_other(void **state)
 	assert_false(ddl__verbs_joins(&broken, &roce));
 }
 
+static void ports_that_do_not_join_are_told_why(void **state)
+{
+	const struct ddl__verbs_address ib = address_of("fe80::1", DDL__VERBS_IB, 5, 0xffff);
+	const struct ddl__verbs_address roce = address_of("::ffff:10.0.0.1", DDL__VERBS_ROCE_IPV4, 0, 0xffff);
+	const struct {
+		struct ddl__verbs_address ours, theirs;
+		const char *why;
+	} cases[] = {
+		{ roce, address_of("fd00::1", DDL__VERBS_ROCE_IPV6, 0, 0xffff),
+		  "kind RoCE v2, IPv6 and this one's RoCE v2, IPv4: set DDL_RDMA_GID_INDEX" },
+		{ ib, address_of("fe80::2", DDL__VERBS_IB, 6, 0x8001), "0x8001 and this one's 0xffff: set DDL_RDMA_PKEY" },
+		{ ib, address_of("fec0::2", DDL__VERBS_IB, 6, 0xffff), "another subnet of InfiniBand" },
+		{ ib, address_of("fe80::2", DDL__VERBS_IB, 0, 0xffff), "malformed: all ranks need the same version" },
+	};
+	char why[256];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		ddl__verbs_why_apart(&cases[i].ours, &cases[i].theirs, why, sizeof(why));
+		assert_non_null(strstr(why, cases[i].why));
+	}
+}
+
 /* A port's description leads another port's path to it, over which a queue pair is connected. */
 static void paths_are_what_queue_pairs_take(void **state)
 {
@@ -616,6 +639,7 @@ int main(void)
 		TEST(partitions_are_looked_up),
 		TEST(newer_speeds_are_told_by_sysfs),
 		TEST(ports_join_that_can_reach_each_other),
+		TEST(ports_that_do_not_join_are_told_why),
 		TEST(paths_are_what_queue_pairs_take),
 	};
 
