@@ -60,11 +60,22 @@ static void queue_init(struct fake__queue *queue)
 	queue->first = queue->last = NULL;
 }
 
+/* Events are kept, so that the program's data path allocates nothing here either. */
+static void event_done(struct fake__event *event)
+{
+	event->next = f->spare;
+	f->spare = event;
+}
+
 void fake__queue_put(struct fake__queue *queue, const struct fake__event *event)
 {
-	struct fake__event *copy = fake__zeroed(1, sizeof(*copy));
+	struct fake__event *copy = f->spare;
 	const uint64_t one = 1;
 
+	if (copy)
+		f->spare = copy->next;
+	else
+		copy = fake__zeroed(1, sizeof(*copy));
 	*copy = *event;
 	copy->next = NULL;
 	if (queue->last)
@@ -97,7 +108,6 @@ static struct fake__event *queue_get(struct fake__queue *queue)
 	return event;
 }
 
-/* Takes out those of a completion queue (NULL: all). Their count in the descriptor goes too, unless somebody is just reading it. */
 /* Whether an event is of that completion queue, or queue pair. */
 static bool is_of(const struct fake__event *event, const void *object)
 {
@@ -113,7 +123,8 @@ static bool is_of(const struct fake__event *event, const void *object)
 	}
 }
 
-/* Forgets the events of an object that goes, or (NULL) all. */
+/* Forgets the events of an object that goes, or (NULL) all. Their count in the descriptor goes too, unless somebody is just reading
+ * it. */
 void fake__queue_drop(struct fake__queue *queue, const void *object)
 {
 	struct fake__event **at = &queue->first, *event;
@@ -128,7 +139,7 @@ void fake__queue_drop(struct fake__queue *queue, const void *object)
 			continue;
 		}
 		*at = event->next;
-		free(event);
+		event_done(event);
 		flags++;
 	}
 	for (; flags > 0 && object; flags--)
@@ -564,8 +575,8 @@ static int get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, vo
 	*cq_context = event->cq->ibv.cq_context;
 	lock();
 	event->cq->unacked++;
+	event_done(event);
 	unlock();
-	free(event);
 	return 0;
 }
 
@@ -662,9 +673,9 @@ static int get_async_event(struct ibv_context *ibv, struct ibv_async_event *what
 
 	if (!event)
 		return -1;
-	*what = event->what;
-	free(event);
 	lock();
+	*what = event->what;
+	event_done(event);
 	++*unacked_of(what, context);
 	unlock();
 	return 0;

@@ -10,6 +10,8 @@
 static struct fake__fabric *const f = &fake__fabric;
 static char left_text[384];
 
+#define EVENTS 64 /* that are there from the begin */
+
 static void lock(void)
 {
 	pthread_mutex_lock(&f->lock);
@@ -45,6 +47,12 @@ void fake_verbs_begin(void)
 	f->counts = (struct fake_verbs_counts){ 0 };
 	f->lists = 0;
 	f->misuse[0] = '\0';
+	for (int i = 0; i < EVENTS; i++) {
+		struct fake__event *event = fake__zeroed(1, sizeof(*event));
+
+		event->next = f->spare;
+		f->spare = event;
+	}
 	unlock();
 }
 
@@ -176,6 +184,12 @@ const char *fake_verbs_end(void)
 		f->contexts = context->next;
 		fake__queue_fini(&context->events);
 		free(context);
+	}
+	while (f->spare) {
+		struct fake__event *event = f->spare;
+
+		f->spare = event->next;
+		free(event);
 	}
 	for (size_t i = 0; i < f->n_devices; i++)
 		free(f->devices[i]);

@@ -140,7 +140,8 @@ struct fake__fabric {
 	uint64_t random;
 	pthread_t thread;
 	bool threaded, ending;
-	bool renewed; /* something that the thread may have to do */
+	bool renewed;              /* something that the thread may have to do */
+	struct fake__event *spare; /* events that are not in use */
 	size_t memory_limit;
 	unsigned fail_qp, fail_cq, fail_reg;
 	int fail_qp_error, fail_cq_error, fail_reg_error;
