@@ -2,7 +2,7 @@
 /*
  * persistent.c - many requests at once, of every collective, started in another order on every rank: nothing deadlocks, all
  * results are right, a start allocates nothing, and a million of them leave nothing behind. Over loop, shm and tcp, with service
- * threads and without.
+ * threads and without; and over verbs, where the fabric in one process is there.
  *
  * DDL_TEST_SEED=N runs the random test with that seed. A request that does not move for a minute fails its communicator, with a
  * sentence that tells which step waits for whom: that is the watchdog.
@@ -16,6 +16,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifdef WITH_FAKE_VERBS
+#include "fake_verbs.h"
+#define RANK_VERBS (&fake_verbs_api)
+#endif
 #include "rank_threads.h"
 
 /* ---- what is allocated ---- */
@@ -460,8 +464,30 @@ struct case_ {
 };
 
 static const struct case_ cases[] = {
-	{ "loop", 4, 0 }, { "loop", 2, 1 }, { "shm", 3, 0 }, { "shm", 2, 1 }, { "tcp", 3, 0 }, { "tcp", 2, 1 },
+	{ "loop", 4, 0 },  { "loop", 2, 1 },  { "shm", 3, 0 }, { "shm", 2, 1 }, { "tcp", 3, 0 }, { "tcp", 2, 1 },
+#ifdef WITH_FAKE_VERBS
+	{ "verbs", 3, 0 }, { "verbs", 2, 1 },
+#endif
 };
+
+/* Over verbs: on two InfiniBand devices that all ranks share, whose work is carried out by a thread of its own. */
+static void run(int n, const char *transport, int progress, uint64_t seed, void *(*body)(struct rank *rank), const void *argument,
+		uint64_t *found)
+{
+#ifdef WITH_FAKE_VERBS
+	if (strcmp(transport, "verbs") == 0) {
+		fake_verbs_begin();
+		fake_verbs_add(&(struct fake_device){ .name = "r0", .max_cqe = 1 << 16 });
+		fake_verbs_add(&(struct fake_device){ .name = "r1", .max_cqe = 1 << 16 });
+		fake_verbs_delivery(FAKE_BY_THREAD, seed);
+	}
+#endif
+	run_world(n, transport, progress, seed, body, argument, found);
+#ifdef WITH_FAKE_VERBS
+	if (strcmp(transport, "verbs") == 0)
+		assert_string_equal(fake_verbs_end(), "");
+#endif
+}
 
 static void hundreds_of_requests_in_any_order_complete(void **state)
 {
@@ -470,7 +496,7 @@ static void hundreds_of_requests_in_any_order_complete(void **state)
 	uint64_t seed = seed_of(20 + (uint64_t)(c - cases)), active = 0;
 
 	print_message("DDL_TEST_SEED=%llu\n", (unsigned long long)seed);
-	run_world(c->ranks, c->transport, c->progress, seed, any_order, &requests, &active);
+	run(c->ranks, c->transport, c->progress, seed, any_order, &requests, &active);
 	print_message("%llu active at once\n", (unsigned long long)active);
 	assert_true(active >= REQUESTS_MAX / 3);
 }
@@ -503,7 +529,7 @@ static void a_start_allocates_nothing(void **state)
 		skip();
 	atomic_store(&allocations, 0);
 	atomic_store(&allocator, NULL);
-	run_world(c->ranks, c->transport, c->progress, 7, start_again, &requests, NULL);
+	run(c->ranks, c->transport, c->progress, 7, start_again, &requests, NULL);
 	if (atomic_load(&allocations))
 		fail_msg("%llu allocations, the first from %p", (unsigned long long)atomic_load(&allocations),
 			 atomic_load(&allocator));
@@ -610,15 +636,20 @@ static void *many_starts(struct rank *rank)
 static void start_many(const char *transport, int progress, size_t starts)
 {
 	atomic_store(&allocations, 0);
-	run_world(2, transport, progress, 3, many_starts, &starts, NULL);
+	run(2, transport, progress, 3, many_starts, &starts, NULL);
 	assert_int_equal(atomic_load(&allocations), 0);
+}
+
+static bool is_slow(const struct case_ *c)
+{
+	return strcmp(c->transport, "tcp") == 0 || strcmp(c->transport, "verbs") == 0 || c->progress;
 }
 
 static void a_hundred_thousand_starts_leave_nothing_behind(void **state)
 {
 	const struct case_ *c = *state;
 
-	start_many(c->transport, c->progress, strcmp(c->transport, "tcp") == 0 || c->progress ? STARTS / 5 : STARTS);
+	start_many(c->transport, c->progress, is_slow(c) ? STARTS / 5 : STARTS);
 }
 
 static void a_million_starts_leave_nothing_behind(void **state)
@@ -672,7 +703,7 @@ static void nothing_lands_before_the_first_start(void **state)
 {
 	const struct case_ *c = *state;
 
-	run_world(2, c->transport, c->progress, 1, send_ahead, NULL, NULL);
+	run(2, c->transport, c->progress, 1, send_ahead, NULL, NULL);
 }
 
 /* ---- those that come and go ---- */
@@ -704,17 +735,17 @@ static void the_table_of_requests_holds_those_that_live(void **state)
 {
 	uint64_t rows;
 
-	run_world(2, "loop", 0, 3, come_and_go, NULL, &rows);
+	run(2, "loop", 0, 3, come_and_go, NULL, &rows);
 	assert_true(rows <= 2 * 64);
 }
 
-#define EACH(test)                                                                                                                 \
-	cmocka_unit_test_prestate(test, (void *)(uintptr_t)&cases[0]),                                                             \
-		cmocka_unit_test_prestate(test, (void *)(uintptr_t)&cases[1]),                                                     \
-		cmocka_unit_test_prestate(test, (void *)(uintptr_t)&cases[2]),                                                     \
-		cmocka_unit_test_prestate(test, (void *)(uintptr_t)&cases[3]),                                                     \
-		cmocka_unit_test_prestate(test, (void *)(uintptr_t)&cases[4]),                                                     \
-		cmocka_unit_test_prestate(test, (void *)(uintptr_t)&cases[5])
+#define CASE(test, i) cmocka_unit_test_prestate(test, (void *)(uintptr_t)&cases[i])
+#ifdef WITH_FAKE_VERBS
+#define OVER_VERBS(test) , CASE(test, 6), CASE(test, 7)
+#else
+#define OVER_VERBS(test)
+#endif
+#define EACH(test) CASE(test, 0), CASE(test, 1), CASE(test, 2), CASE(test, 3), CASE(test, 4), CASE(test, 5) OVER_VERBS(test)
 
 int main(int argc, char **argv)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rank_threads.h - a communicator of ranks that are threads of this process: over transport/loop, or over shared memory or tcp,
- * where they find each other through a store in memory.
+ * where they find each other through a store in memory. Over verbs too in programs that define RANK_VERBS, the table of verbs.
  */
 #ifndef DDL_TESTS_RANK_THREADS_H
 #define DDL_TESTS_RANK_THREADS_H
@@ -16,7 +16,7 @@
 #include "engine.h"
 #include "trees.h"
 
-enum { RANKS_MAX = 4, KEYS_MAX = 256 };
+enum { RANKS_MAX = 5, KEYS_MAX = 256 };
 
 struct world {
 	pthread_mutex_t lock;
@@ -33,6 +33,8 @@ struct world {
 	struct ddl__loop_world *loop; /* for that */
 	struct world_plan plan;       /* for that */
 	int progress;                 /* service threads of each rank */
+	int timeout_ms;               /* of the communicators */
+	enum ddl__register use;       /* over verbs: of memory */
 	int n;                        /* ranks */
 	const void *argument;         /* for the body */
 };
@@ -107,6 +109,31 @@ static inline int join_loop(struct rank *rank, struct ddl_error *err)
 	return rc < 0 || !w->progress ? rc : ddl__engine_thread_start(rank->comm, &any, &(bool){ false }, err);
 }
 
+#ifdef RANK_VERBS
+/* As ddl_comm_create(), but over a stand-in for RDMA. */
+static inline int join_stand_in(struct rank *rank, const struct ddl_comm_options *options, struct ddl_error *err)
+{
+	struct ddl__settings settings;
+	struct ddl__origin *origin = NULL;
+	struct ddl__boot *boot = NULL;
+	int rc = ddl__settings_read(options, &settings, err);
+
+	settings.rdma.use = rank->world->use;
+	rc = rc ? rc : ddl__origin_create(&settings, &origin, err);
+	rc = rc ? rc : ddl__boot_open(options, settings.timeout_ms, &boot, err);
+	rc = rc ? rc : ddl__facts_gather("", boot->host, &origin->facts, err);
+	if (rc == 0) {
+		origin->verbs = RANK_VERBS;
+		rc = ddl__comm_make(boot, origin, &rank->comm, err);
+		origin = NULL; /* taken over */
+	}
+	ddl__origin_destroy(origin);
+	if (boot)
+		boot->ops->close(boot);
+	return rc ? rc : ddl__comm_connect(rank->comm, err);
+}
+#endif
+
 static inline int join_store(struct rank *rank, struct ddl_error *err)
 {
 	struct ddl_store store = { rank, rank->rank, rank->world->n, set_key, get_key };
@@ -114,11 +141,15 @@ static inline int join_store(struct rank *rank, struct ddl_error *err)
 
 	options.store = &store;
 	options.transports = rank->world->transports;
-	options.timeout_ms = 60000;
+	options.timeout_ms = rank->world->timeout_ms ? rank->world->timeout_ms : 60000;
 	options.measure = 0;
 	options.progress_threads = rank->world->progress;
 	if (strstr(options.transports, "tcp"))
 		options.interfaces = "lo";
+#ifdef RANK_VERBS
+	if (strstr(options.transports, "verbs"))
+		return join_stand_in(rank, &options, err);
+#endif
 	return ddl_comm_create(&options, &rank->comm, err);
 }
 
@@ -137,14 +168,16 @@ static inline void *run_rank(void *argument)
 	return NULL;
 }
 
-/* Runs the body on n ranks; fails the test with the first that went wrong. found: what all found; NULL: nobody asks. */
-static inline void run_world(int n, const char *transports, int progress, uint64_t seed, void *(*body)(struct rank *rank),
-			     const void *argument, uint64_t *found)
+/* Runs the body on n ranks in a world with these settings; fails the test with the first that went wrong. found: what all found; NULL: nobody asks. */
+static inline void run_world_like(const struct world *like, int n, void *(*body)(struct rank *rank), uint64_t *found)
 {
 	struct rank ranks[RANKS_MAX] = { 0 };
 	pthread_t threads[RANKS_MAX];
-	struct world w = { .seed = seed, .transports = transports, .progress = progress, .n = n, .argument = argument };
-	uint64_t all = 0;
+	struct world w = *like;
+	const char *transports = w.transports;
+	uint64_t all = 0, seed = w.seed;
+
+	w.n = n;
 
 	if (strcmp(transports, "loop") == 0) {
 		assert_int_equal(random_plan(seed, n, 2, (int)(seed & 1), &w.plan), 0);
@@ -181,6 +214,14 @@ static inline void run_world(int n, const char *transports, int progress, uint64
 		fail_msg("%d ranks over %s, seed %llu", n, transports, (unsigned long long)seed);
 	if (found)
 		*found = all;
+}
+
+static inline void run_world(int n, const char *transports, int progress, uint64_t seed, void *(*body)(struct rank *rank),
+			     const void *argument, uint64_t *found)
+{
+	const struct world like = { .seed = seed, .transports = transports, .progress = progress, .argument = argument };
+
+	run_world_like(&like, n, body, found);
 }
 
 #endif
