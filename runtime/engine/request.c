@@ -315,8 +315,8 @@ void ddl__request_destroy(struct ddl_request *request)
 	else
 		ddl__ids_leave(&comm->ids, request);
 	ddl__watch_close(request);
-	close_lanes(request);
 	ddl__share_end(request);
+	close_lanes(request);
 	pthread_mutex_unlock(&comm->lock);
 	ddl__schedule_destroy(request->schedule);
 	free(request->lanes);

@@ -73,12 +73,22 @@ static void hold(struct ddl_request *request)
 void ddl__share_end(struct ddl_request *request)
 {
 	const struct ddl_comm *comm = request->comm;
-	for (size_t t = 0; t < comm->n_transports; t++)
-		for (int b = 0; b < 2; b++)
-			if (request->held[t][b]) {
+	for (uint32_t l = 0; request->borrows && request->lanes && l < request->schedule->n_lanes; l++)
+		if (request->lanes[l].rx && request->lanes[l].rx_ops->rx_accept)
+			request->lanes[l].rx_ops->rx_accept(request->lanes[l].rx, 0, NULL, NULL, 0);
+	for (size_t t = 0; t < comm->n_transports; t++) {
+		for (int b = 0; b < 2; b++) {
+			if (request->held[t][b])
 				comm->transports[t]->ops->drop(comm->transports[t], request->held[t][b]);
-				request->held[t][b] = NULL;
-			}
+			request->held[t][b] = NULL;
+		}
+	}
+}
+
+/* What the transport to that peer holds of a buffer. */
+static void *held(const struct ddl_request *request, int peer, uint8_t buffer)
+{
+	return buffer == DDL__SCRATCH ? NULL : request->held[(int)request->comm->via[peer]][buffer == DDL__OUTPUT];
 }
 
 void ddl__share_start(struct ddl_request *request)
@@ -102,7 +112,8 @@ void ddl__share_start(struct ddl_request *request)
 					       request->recv_bytes);
 		}
 		if (lane->rx && lane->rx_ops->rx_accept && request->borrows && request->starts && request->recv)
-			lane->rx_ops->rx_accept(lane->rx, request->starts, request->recv, request->recv_bytes);
+			lane->rx_ops->rx_accept(lane->rx, request->starts, held(request, lane->steps->recv_peer, DDL__OUTPUT),
+						request->recv, request->recv_bytes);
 	}
 }
 
@@ -132,30 +143,33 @@ static uint8_t *element(const struct ddl_request *request, uint8_t buffer, uint6
 	return base ? base + at * request->kernels->type_bytes : NULL;
 }
 
-/* Where a slice lies in the caller's memory once its step has done its work; NULL: nowhere. */
-static const void *lies(const struct ddl_request *request, const struct ddl__step *step, uint64_t offset)
+/* The buffer that a slice can be sent from once its step has done its work; DDL__SCRATCH: it cannot. */
+static uint8_t lies_in(const struct ddl__step *step)
 {
-	if (step->lend)
-		return element(request, step->src_buffer, step->src + offset);
 	/* what is complete stays as it is */
 	bool stores = step->kind == DDL__RECV_REDUCE_STORE_SEND || step->kind == DDL__RECV_STORE_SEND;
-	return step->place && stores && step->dst_buffer == DDL__OUTPUT ? element(request, DDL__OUTPUT, step->dst + offset) : NULL;
+	if (step->lend)
+		return step->src_buffer;
+	return step->place && stores && step->dst_buffer == DDL__OUTPUT ? DDL__OUTPUT : DDL__SCRATCH;
 }
 
 const void *ddl__share_borrow(const struct ddl_request *request, const struct ddl__lane_state *lane, const struct ddl__step *step,
 			      uint64_t offset, size_t bytes)
 {
-	if (!request->borrows || !lane->tx_ops->tx_borrow || bytes < DDL__LEND_BYTES_MIN)
+	const uint8_t buffer = lies_in(step);
+	if (!request->borrows || buffer == DDL__SCRATCH || !lane->tx_ops->tx_borrow || bytes < DDL__LEND_BYTES_MIN)
 		return NULL;
-	const void *at = lies(request, step, offset);
-	return at && (!lane->tx_ops->tx_borrows || lane->tx_ops->tx_borrows(lane->tx, at, bytes)) ? at : NULL;
+	const void *at = element(request, buffer, (step->lend ? step->src : step->dst) + offset);
+	void *hold = held(request, lane->steps->send_peer, buffer);
+	return at && (!lane->tx_ops->tx_borrows || lane->tx_ops->tx_borrows(lane->tx, hold, at, bytes)) ? at : NULL;
 }
 
 void ddl__share_send(const struct ddl_request *request, const struct ddl__lane_state *lane, const struct ddl__step *step,
 		     uint64_t offset, const void *from, size_t bytes)
 {
 	const struct ddl__spot spot = { request->starts, (step->dst + offset) * request->kernels->type_bytes };
-	lane->tx_ops->tx_borrow(lane->tx, from, bytes, step->place ? &spot : NULL);
+	lane->tx_ops->tx_borrow(lane->tx, held(request, lane->steps->send_peer, lies_in(step)), from, bytes,
+				step->place ? &spot : NULL);
 }
 
 void *ddl__share_landing(void *context, uint64_t ahead, size_t bytes)

@@ -555,7 +555,7 @@ static void tcp_tx_send(struct ddl__tx *base, size_t bytes)
 	send_slice(tx, tx->memory + tx->sent % tx->mesh.end.lane.slots * tx->stride, bytes, false);
 }
 
-static bool tcp_tx_borrow(struct ddl__tx *base, const void *from, size_t bytes, const struct ddl__spot *spot)
+static bool tcp_tx_borrow(struct ddl__tx *base, void *held, const void *from, size_t bytes, const struct ddl__spot *spot)
 {
 	struct tcp_tx *tx = (struct tcp_tx *)base;
 

@@ -220,17 +220,19 @@ struct ddl__transport_ops {
 	/*
 	 * Memory of the caller that nobody else maps; all of these are NULL where the transport has no use for it.
 	 */
-	/* Sends a slice from where it lies; its bytes must not change until tx_flushed. spot: they are final, belong at that place
-	 * in the receiver's output, and may be there at once; NULL: they are not. False: no credit. */
-	bool (*tx_borrow)(struct ddl__tx *tx, const void *from, size_t bytes, const struct ddl__spot *spot);
+	/* Sends a slice from where it lies; its bytes must not change until tx_flushed. held: what hold returned for that memory.
+	 * spot: they are final, belong at that place in the receiver's output, and may be there at once; NULL: they are not. False:
+	 * no credit. */
+	bool (*tx_borrow)(struct ddl__tx *tx, void *held, const void *from, size_t bytes, const struct ddl__spot *spot);
 	/* Whether those bytes can be sent from where they lie; else they go through a slot. NULL: all can. */
-	bool (*tx_borrows)(struct ddl__tx *tx, const void *from, size_t bytes);
+	bool (*tx_borrows)(struct ddl__tx *tx, void *held, const void *from, size_t bytes);
 	/* Receiver: when a slice that is final begins to land, where() tells where it goes: `ahead` slices after the one that
 	 * rx_slot tells of next, or will. NULL: to a slot. */
 	void (*rx_land)(struct ddl__rx *rx, void *(*where)(void *context, uint64_t ahead, size_t bytes), void *context);
 	/* Receiver, where the sender writes into its memory without asking: in the start of that number it may write slices that
-	 * are final into these bytes, the output. Lanes with rx_land. NULL: nobody writes so. */
-	void (*rx_accept)(struct ddl__rx *rx, uint64_t start, void *memory, size_t bytes);
+	 * are final into these bytes, the output; start 0: in none, before held is dropped. Lanes with rx_land. NULL: nobody writes
+	 * so. */
+	void (*rx_accept)(struct ddl__rx *rx, uint64_t start, void *held, void *memory, size_t bytes);
 	/*
 	 * The lanes that a request has this way send from, and land in, these bytes, until drop, as far as they stay mapped.
 	 * window: that they lie in, or NULL. held: what this returned for the same use in an earlier start, or NULL. Returns what

@@ -437,18 +437,24 @@ static void verbs_tx_send(struct ddl__tx *base, size_t bytes)
 	send_slice(tx, tx->memory.at + tx->sent % slots * tx->stride, tx->memory.region, bytes, NULL);
 }
 
-static bool verbs_tx_borrows(struct ddl__tx *base, const void *from, size_t bytes)
+/* What is held, if all of these bytes are in it. */
+static const struct ddl__verbs_region *covering(const struct verbs *verbs, const void *held, const void *at, size_t bytes)
 {
-	const struct verbs *verbs = verbs_of(((struct verbs_tx *)base)->mesh.link);
+	const struct ddl__verbs_region *region = held;
+	const size_t begin = region ? (uintptr_t)at - (uintptr_t)region->at : 0;
 
-	return !verbs->let_go && ddl__verbs_memory_find(verbs->memory, from, bytes);
+	return region && !verbs->let_go && begin <= region->bytes && bytes <= region->bytes - begin ? region : NULL;
 }
 
-static bool verbs_tx_borrow(struct ddl__tx *base, const void *from, size_t bytes, const struct ddl__spot *spot)
+static bool verbs_tx_borrows(struct ddl__tx *base, void *held, const void *from, size_t bytes)
+{
+	return covering(verbs_of(((struct verbs_tx *)base)->mesh.link), held, from, bytes);
+}
+
+static bool verbs_tx_borrow(struct ddl__tx *base, void *held, const void *from, size_t bytes, const struct ddl__spot *spot)
 {
 	struct verbs_tx *tx = (struct verbs_tx *)base;
-	const struct verbs *verbs = verbs_of(tx->mesh.link);
-	const struct ddl__verbs_region *region = verbs->let_go ? NULL : ddl__verbs_memory_find(verbs->memory, from, bytes);
+	const struct ddl__verbs_region *region = covering(verbs_of(tx->mesh.link), held, from, bytes);
 
 	if (!region || !verbs_tx_slot(base))
 		return false;
@@ -509,12 +515,12 @@ static void verbs_rx_land(struct ddl__rx *base, void *(*where)(void *context, ui
 	rx->context = context;
 }
 
-static void verbs_rx_accept(struct ddl__rx *base, uint64_t start, void *memory, size_t bytes)
+static void verbs_rx_accept(struct ddl__rx *base, uint64_t start, void *held, void *memory, size_t bytes)
 {
 	struct verbs_rx *rx = (struct verbs_rx *)base;
-	struct verbs *verbs = verbs_of(rx->mesh.link);
-	const struct ddl__verbs_region *region = verbs->let_go ? NULL : ddl__verbs_memory_find(verbs->memory, memory, bytes);
+	const struct ddl__verbs_region *region = covering(verbs_of(rx->mesh.link), held, memory, bytes);
 
+	rx->accepts = region;
 	rx->grant = (struct ddl__verbs_grant){
 		.number = rx->mesh.number,
 		.start = region ? start : 0,
@@ -522,7 +528,7 @@ static void verbs_rx_accept(struct ddl__rx *base, uint64_t start, void *memory, 
 		.bytes = bytes,
 		.opening = rx->mesh.end.grant,
 	};
-	if (!region || rx->mesh.link->state != DDL__LINK_UP)
+	if (!rx->grant.start || rx->mesh.link->state != DDL__LINK_UP)
 		return; /* one that comes up is told with the announcement */
 	ddl__verbs_grant_memory(rx);
 	ddl__verbs_post((struct verbs_link *)rx->mesh.link);

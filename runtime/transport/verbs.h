@@ -109,6 +109,7 @@ struct verbs_rx {
 	uint32_t owed;                                               /* credits not sent yet */
 	bool owing;                                                  /* in the link's list */
 	struct ddl__verbs_grant grant;                               /* to be sent; start 0: none */
+	const struct ddl__verbs_region *accepts;                     /* where that lies: held while it is not 0 */
 	bool granting;                                               /* in the link's list */
 	bool numbered;                                               /* has its number */
 	bool closed;                                                 /* waits for FREED, */

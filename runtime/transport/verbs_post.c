@@ -116,8 +116,6 @@ static void post_credits(struct verbs_link *link)
 
 static void post_grants(struct verbs_link *link)
 {
-	const struct verbs *verbs = (const struct verbs *)link->link.mesh;
-
 	while (link->granting && has_room(link)) {
 		struct verbs_rx *rx = link->granting;
 		uint8_t *message = link->memory.at + (DDL__VERBS_RECEIVES + link->n_posted % DDL__VERBS_SENDS) * DDL__VERBS_MESSAGE;
@@ -127,16 +125,12 @@ static void post_grants(struct verbs_link *link)
 			.lkey = link->memory.region->lkey[ddl__verbs_device_of(link)],
 		};
 		struct ibv_send_wr wr = { .opcode = IBV_WR_SEND };
-		const struct ddl__verbs_region *region;
 
 		link->granting = rx->next_granting;
 		rx->granting = false;
 		if (!rx->grant.start)
 			continue;
-		region = ddl__verbs_memory_find(verbs->memory, (const void *)(uintptr_t)rx->grant.at, rx->grant.bytes);
-		if (!region)
-			continue; /* given back meanwhile */
-		rx->grant.rkey = region->rkey[ddl__verbs_device_of(link)];
+		rx->grant.rkey = rx->accepts->rkey[ddl__verbs_device_of(link)];
 		memcpy(message, &rx->grant, sizeof(rx->grant));
 		use_room(link);
 		if (!post(link, &wr, &sge, NULL))

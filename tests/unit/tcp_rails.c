@@ -346,7 +346,7 @@ static bool trade_step(void *context)
 	size_t bytes;
 
 	while (trade->sent < trade->n &&
-	       OPS->tx_borrow(trade->tx, trade->from + trade->sent * trade->bytes, trade->bytes, trade->final ? &spot : NULL))
+	       OPS->tx_borrow(trade->tx, NULL, trade->from + trade->sent * trade->bytes, trade->bytes, trade->final ? &spot : NULL))
 		trade->sent++;
 	while ((at = OPS->rx_slot(trade->rx, &bytes))) {
 		const uint8_t *target = trade->place->memory + trade->taken * trade->place->room;
@@ -399,7 +399,7 @@ static bool amid_landing(void *context)
 	struct ddl__link *link = ((struct ddl__mesh_rx *)trade->rx)->link;
 	size_t room;
 
-	while (trade->sent < trade->n && OPS->tx_borrow(trade->tx, trade->from, trade->bytes, &spot))
+	while (trade->sent < trade->n && OPS->tx_borrow(trade->tx, NULL, trade->from, trade->bytes, &spot))
 		trade->sent++;
 	return link->stream && ddl__parser_room(&link->stream->parser, &room) && room < trade->bytes;
 }
@@ -436,7 +436,7 @@ static void test_memory_that_was_let_go_is_not_touched(void **state)
 	until(&world, heard_of_abort, &world.rank[1]);
 	assert_string_equal(world.rank[1].abort_text, "enough");
 	assert_int_equal(world.rank[1].n_lost, 0);
-	assert_false(OPS->tx_borrow(trade.tx, &trade, 1, &spot));
+	assert_false(OPS->tx_borrow(trade.tx, NULL, &trade, 1, &spot));
 	OPS->rx_close(trade.rx);
 	OPS->tx_close(trade.tx);
 	world_close(&world);
@@ -470,7 +470,7 @@ static void test_what_is_the_callers_again_cannot_be_sent_again(void **state)
 	rx = open_rx(&world.rank[1], 0, &lane);
 	tx = open_tx(&world.rank[0], 1, &lane);
 	until(&world, has_credit, tx);
-	assert_true(OPS->tx_borrow(tx, from, sizeof(from), NULL));
+	assert_true(OPS->tx_borrow(tx, NULL, from, sizeof(from), NULL));
 	rank_flush(&world.rank[0], true);
 	assert_true(OPS->tx_flushed(tx));
 	assert_true(recv(ddl__mesh_link(mesh_of(&world, 1), 0, 0, 0)->stream->fd, stolen, sizeof(stolen), 0) > 100);
@@ -501,7 +501,7 @@ static void test_what_was_written_and_not_read_is_sent_again(void **state)
 		until(&world, has_credit, flow.tx);
 		memset(from, 7, sizeof(from));
 		if (borrowed) {
-			assert_true(OPS->tx_borrow(flow.tx, from, sizeof(from), NULL));
+			assert_true(OPS->tx_borrow(flow.tx, NULL, from, sizeof(from), NULL));
 		} else {
 			memcpy(OPS->tx_slot(flow.tx), from, sizeof(from));
 			OPS->tx_send(flow.tx, sizeof(from));

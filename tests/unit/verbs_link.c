@@ -567,6 +567,7 @@ static void test_memory_that_was_given_back_is_not_granted_again(void **state)
 	until(&world, flow_step, &other);
 	trade_start(&trade);
 	until(&world, trade_step, &trade);
+	OPS->rx_accept(trade.rx, 0, NULL, NULL, 0);
 	forget(&world, 1, &trade.held_to, trade.to, trade.n * trade.bytes);
 	strike(&world, QP_FATAL);
 	other.slices = 100;

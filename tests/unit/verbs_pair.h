@@ -284,7 +284,7 @@ static inline void trade_start(struct trade *trade)
 	trade->spot_start = trade->start;
 	trade->sent = trade->taken = trade->placed = trade->copied = trade->borrowed = 0;
 	trade_fill(trade, (uint8_t)(trade->start * 57));
-	OPS->rx_accept(trade->rx, trade->start, trade->to, trade->n * trade->bytes);
+	OPS->rx_accept(trade->rx, trade->start, trade->held_to, trade->to, trade->n * trade->bytes);
 }
 
 static inline void trade_send(struct trade *trade)
@@ -295,8 +295,8 @@ static inline void trade_send(struct trade *trade)
 		const struct ddl__spot spot = { trade->spot_start, trade->sent * trade->bytes };
 		const uint8_t *from = trade->from + trade->sent * trade->bytes;
 
-		if (OPS->tx_borrows(trade->tx, from, trade->bytes)) {
-			if (!OPS->tx_borrow(trade->tx, from, trade->bytes, trade->spot_start ? &spot : NULL))
+		if (OPS->tx_borrows(trade->tx, trade->held_from, from, trade->bytes)) {
+			if (!OPS->tx_borrow(trade->tx, trade->held_from, from, trade->bytes, trade->spot_start ? &spot : NULL))
 				return;
 			trade->borrowed++;
 		} else {

@@ -96,7 +96,7 @@ static bool beyond_step(void *context)
 	const struct ddl__spot spot = { trade->start, beyond->offset };
 
 	if (!beyond->sent)
-		beyond->sent = OPS->tx_borrow(trade->tx, trade->from, trade->bytes, &spot);
+		beyond->sent = OPS->tx_borrow(trade->tx, trade->held_from, trade->from, trade->bytes, &spot);
 	trade_take(trade);
 	return trade->taken == 1;
 }
