@@ -38,7 +38,7 @@ static int refuse(const struct ddl__verbs_registry *registry, size_t device, siz
 		err, code,
 		"%zu bytes could not be registered with the RDMA device %s: %s; %llu KiB may be locked here (ulimit -l) and "
 		"%llu KiB are: set LimitMEMLOCK=infinity for slurmd (systemctl edit slurmd) and "
-		"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
+		"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf; DDL_TRANSPORTS=shm,tcp does without RDMA",
 		bytes, name, why, (unsigned long long)limit.rlim_cur / 1024, (unsigned long long)locked);
 }
 

@@ -320,8 +320,8 @@ static void test_a_lane_may_be_withdrawn_at_any_time(void **state)
 }
 
 /*
- * A credit is under way when its lane is closed, and the sender has closed it too: it is not taken for that of a lane that is opened
- * meanwhile.
+ * A credit is under way when its lane is closed, and the sender has closed it too: it is not taken for that of a lane that is
+ * opened meanwhile.
  */
 static void test_a_late_credit_is_of_its_own_lane(void **state)
 {
@@ -356,7 +356,7 @@ static void test_a_late_credit_is_of_its_own_lane(void **state)
 	leave_by_steps(&world, &random);
 }
 
-/* The writes to a lane that was withdrawn are over when the peer is gone too, and only then looked at: nobody is left to be told. */
+/* The writes to a withdrawn lane are over when the peer is gone too, and only then looked at: nobody is left to be told. */
 static void test_a_withdrawn_lane_ends_with_its_peer(void **state)
 {
 	struct ddl__lane lane = lane_of(1, 0, 8, 100);

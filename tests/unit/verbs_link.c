@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verbs_link.c - links over RDMA that cannot be made, or fail: what is said of it on both ranks, that others carry on where there are
- * others, and that nothing is left.
+ * verbs_link.c - links over RDMA that cannot be made, or fail: what is said of it on both ranks, that others carry on where there
+ * are others, and that nothing is left.
  */
 #include "verbs_pair.h"
 
@@ -519,7 +519,7 @@ static void test_slices_between_memory_go_on_over_another_rail(void **state)
 	}
 }
 
-/* The peer has taken in less than it had said, and the memory is the caller's again: a loss, and nothing else is sent in its place. */
+/* The peer took in less than it had said, and the memory is the caller's again: a loss; nothing else is sent in its place. */
 static void test_memory_that_was_given_back_is_not_sent_again(void **state)
 {
 	struct ddl__lane lane = lane_of(1, 0, 4, 5000);
