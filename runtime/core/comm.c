@@ -315,6 +315,15 @@ static void drop_dims(struct ddl__options *options, int size)
 		options->n_dims = 0;
 }
 
+/* Where a transport has rails of its own, data are cut for those. */
+static void count_ports(const struct ddl_comm *comm, struct ddl__facts *facts)
+{
+	facts->ports = 0;
+	for (size_t t = 0; t < comm->n_transports; t++)
+		if (comm->transports[t]->ops->ports)
+			facts->ports = comm->transports[t]->ops->ports(comm->transports[t]);
+}
+
 int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct ddl_comm **comm, struct ddl_error *err)
 {
 	const struct ddl__settings *settings = &origin->settings;
@@ -340,6 +349,7 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 						      .rdma = &settings->rdma,
 						      .verbs = origin->verbs };
 	rc = rc ? rc : open_transports(c, settings->transports, &config, err);
+	count_ports(c, &origin->facts);
 	rc = rc ? rc : ddl__exchange(boot, settings, &origin->facts, c->transports, c->n_transports, &members, err);
 	if (rc == 0 && boot->secret)
 		drop_dims(&members.plan->options, c->size);

@@ -19,7 +19,7 @@
 #include "merge.h"
 #include "stats.h"
 
-#define PROTOCOL "3" /* of the exchange and the transports; ranks must have the same */
+#define PROTOCOL "4" /* of the exchange and the transports; ranks must have the same */
 
 static int out_of_memory(struct ddl_error *err)
 {

@@ -49,6 +49,7 @@ struct ddl__facts {
 	struct ddl__interface interfaces[DDL__INTERFACES_MAX];
 	size_t n_named; /* interfaces that carry traffic because they were named; 0: by rule */
 	size_t named[DDL__INTERFACES_MAX];
+	uint32_t ports; /* RDMA ports that this rank's traffic goes over, in place of the interfaces; 0: none */
 	size_t n_gpus;
 	struct ddl__gpu gpus[DDL__GPUS_MAX];
 };
@@ -79,7 +80,7 @@ struct ddl__place {       /* what is kept of another rank's facts: little, for t
 	const char *machine;
 	const char *may;    /* list of hardware threads; "" not known */
 	const char *serve;  /* list of those that service threads were named for */
-	uint32_t rails;     /* interfaces that carry traffic */
+	uint32_t rails;     /* ports, else interfaces, that carry traffic */
 	uint32_t link_Mbps; /* speed of the slowest of them; 0 not known */
 	int rail_numa;      /* NUMA node of the first; -1 not known */
 };
@@ -90,7 +91,7 @@ void ddl__place_fini(struct ddl__place *place);
 
 /*
  * The part of the facts that is told to the other ranks, as one line of key=value;... (node, address, pattern, machine, numa,
- * cores, hardware threads, GPUs, and the interfaces that carry traffic: those named, else those that the rule chooses).
+ * cores, hardware threads, ports, GPUs, and the interfaces that carry traffic: those named, else those that the rule chooses).
  * encode: *text is freed by the caller. decode: -EBADMSG for malformed text, -EPROTO for another version; unknown keys are skipped.
  */
 int ddl__facts_encode(const struct ddl__facts *facts, char **text, struct ddl_error *err);

@@ -87,6 +87,8 @@ int ddl__facts_encode(const struct ddl__facts *facts, char **text, struct ddl_er
 	fprintf(out, ";numa=%u;cores=%u;cpus=%u", facts->numa_nodes, facts->cores, facts->cpus);
 	put_cpus(out, "may", &facts->may);
 	put_cpus(out, "serve", &facts->serve);
+	if (facts->ports)
+		fprintf(out, ";ports=%u", facts->ports);
 	n = carriers(facts, indices);
 	for (size_t i = 0; i < n; i++)
 		put_interface(out, &facts->interfaces[indices[i]], facts->n_named);
@@ -268,6 +270,8 @@ static int read_value(struct reader *in, const char *key, struct ddl__facts *fac
 		return read_number(in, &facts->cores);
 	if (!strcmp(key, "cpus"))
 		return read_number(in, &facts->cpus);
+	if (!strcmp(key, "ports"))
+		return read_number(in, &facts->ports);
 	if (!strcmp(key, "may"))
 		return read_cpus(in, &facts->may);
 	if (!strcmp(key, "serve"))
@@ -362,7 +366,7 @@ int ddl__place_init(struct ddl__place *place, const struct ddl__facts *facts)
 		at += strlen(at) + 1;
 	}
 	rails = carriers(facts, indices);
-	place->rails = (uint32_t)rails;
+	place->rails = facts->ports ? facts->ports : (uint32_t)rails;
 	place->rail_numa = rails ? facts->interfaces[indices[0]].numa : -1;
 	place->link_Mbps = 0;
 	for (size_t i = 0; i < rails; i++) {

@@ -248,6 +248,8 @@ struct ddl__transport_ops {
 	void (*flush)(struct ddl__transport *transport, bool all);
 	/* A pass begins: takes in what has come without a descriptor that tells of it. NULL: nothing does. */
 	void (*poll)(struct ddl__transport *transport);
+	/* Ports that are this transport's rails, in place of the interfaces that it was opened with. NULL: they are those. */
+	unsigned (*ports)(const struct ddl__transport *transport);
 	/* The rail that a lane goes over, below DDL__RAILS_MAX. NULL ops: 0. */
 	unsigned (*rx_rail)(const struct ddl__rx *rx);
 	unsigned (*tx_rail)(const struct ddl__tx *tx);

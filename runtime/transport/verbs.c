@@ -600,6 +600,11 @@ static void verbs_sleeping(struct ddl__transport *transport, bool on)
 			queue->armed = true;
 }
 
+static unsigned verbs_ports(const struct ddl__transport *transport)
+{
+	return ((const struct ddl__mesh *)transport)->n_rails;
+}
+
 const struct ddl__transport_ops ddl__transport_verbs = {
 	.name = "verbs",
 	.description = "RDMA over InfiniBand or RoCE (libibverbs)",
@@ -630,6 +635,7 @@ const struct ddl__transport_ops ddl__transport_verbs = {
 	.poll = verbs_poll,
 	.flush = verbs_flush,
 	.sleeping = verbs_sleeping,
+	.ports = verbs_ports,
 	.rx_rail = ddl__mesh_rx_rail,
 	.tx_rail = ddl__mesh_tx_rail,
 	.abort = ddl__mesh_abort,

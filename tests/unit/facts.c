@@ -288,6 +288,7 @@ static void told_facts_come_back(void **state)
 	strcpy(facts.pattern, "switch.switch.node");
 	ddl__cpus_parse(&facts.may, "0-3,7,16383");
 	ddl__cpus_parse(&facts.serve, "3,7");
+	facts.ports = 4;
 	assert_int_equal(ddl__facts_encode(&facts, &text, &err), 0);
 	assert_null(strchr(text, '\n'));
 	assert_int_equal(ddl__facts_decode(text, strlen(text), &back, &err), 0);
@@ -297,6 +298,7 @@ static void told_facts_come_back(void **state)
 	assert_string_equal(back.machine, facts.machine);
 	assert_memory_equal(&back.may, &facts.may, sizeof(facts.may));
 	assert_memory_equal(&back.serve, &facts.serve, sizeof(facts.serve));
+	assert_int_equal(back.ports, 4);
 	assert_int_equal(back.n_gpus, facts.n_gpus);
 	assert_memory_equal(back.gpus, facts.gpus, sizeof(facts.gpus));
 	assert_int_equal(back.n_interfaces, 2);
@@ -307,6 +309,21 @@ static void told_facts_come_back(void **state)
 	assert_string_equal(text, again);
 	free(text);
 	free(again);
+}
+
+static void ports_are_rails_where_there_are_any(void **state)
+{
+	struct ddl__facts facts;
+
+	gather_captured("gpu4", &facts);
+	for (uint32_t ports = 0; ports < 4; ports++) {
+		struct ddl__place place;
+
+		facts.ports = ports;
+		assert_int_equal(ddl__place_init(&place, &facts), 0);
+		assert_int_equal(place.rails, ports ? ports : 2); /* else interfaces */
+		ddl__place_fini(&place);
+	}
 }
 
 static void broken_text_is_refused(void **state)
@@ -424,6 +441,7 @@ int main(void)
 		cmocka_unit_test(a_wrong_name_is_answered_with_those_that_exist),
 		cmocka_unit_test(the_choice_by_speed),
 		cmocka_unit_test(told_facts_come_back),
+		cmocka_unit_test(ports_are_rails_where_there_are_any),
 		cmocka_unit_test(broken_text_is_refused),
 		cmocka_unit_test(too_many_devices_are_refused),
 		cmocka_unit_test(mutated_text_never_crashes),
