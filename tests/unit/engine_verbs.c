@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_verbs.c - collectives over RDMA, on a fabric in this process, a thread a rank: the same bits as over tcp, from and to memory
- * of every kind, also such as comes and goes; parts of communicators; ranks that die.
+ * engine_verbs.c - collectives over RDMA, on a fabric in this process, a thread a rank: the same bits as over tcp, from and to
+ * memory of every kind, also such as comes and goes; parts of communicators; ranks that die.
  *
  * DDL_TEST_SEED=N runs the random tests with that seed.
  */
