@@ -168,7 +168,7 @@ static inline void *run_rank(void *argument)
 	return NULL;
 }
 
-/* Runs the body on n ranks in a world with these settings; fails the test with the first that went wrong. found: what all found, or NULL. */
+/* Runs the body on n ranks in a world with these settings; fails the test with the first that went wrong. found: may be NULL. */
 static inline void run_world_like(const struct world *like, int n, void *(*body)(struct rank *rank), uint64_t *found)
 {
 	struct rank ranks[RANKS_MAX] = { 0 };
