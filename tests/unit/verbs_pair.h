@@ -41,7 +41,7 @@ static inline void add_devices(int n_ranks, unsigned rails, const struct fake_de
 	for (int rank = 0; rank < n_ranks; rank++) {
 		for (unsigned rail = 0; rail < rails; rail++) {
 			struct fake_device device = *like;
-			char name[16];
+			char name[32];
 
 			snprintf(name, sizeof(name), "%c%u", 'a' + rank, rail);
 			device.name = name;
