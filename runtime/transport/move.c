@@ -144,7 +144,7 @@ int ddl__link_told_lost(struct ddl__link *on, const struct ddl__frame *frame)
 	struct ddl__link *link;
 
 	if (frame->bytes || frame->count >= mesh->n_rails || frame->lane >= mesh->n_paths / mesh->n_rails ||
-	    frame->count == on->rail)
+	    (frame->count == on->rail && frame->lane == on->channel))
 		return ddl__link_bad(on, "it told of the loss of a rail that cannot be");
 	link = ddl__mesh_link(mesh, on->peer, frame->count, frame->lane);
 	if (!link)
