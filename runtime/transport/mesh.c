@@ -610,6 +610,8 @@ void ddl__mesh_goodbye(struct ddl__transport *transport)
 		if (link && link->state == DDL__LINK_UP) {
 			mesh->ops->pump(link);
 		} else if (link && in_set_up(link)) {
+			if (link->proved && link->stream && say_bye(link) == 0) /* the peer may take it as up already */
+				ddl__stream_write(link->stream);
 			ddl__link_close(link);
 			link->state = DDL__LINK_LEFT;
 		}

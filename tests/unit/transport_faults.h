@@ -356,6 +356,37 @@ static void test_a_goodbye_waits_for_no_connection(void **state)
 	}
 }
 
+static bool left_0(void *context)
+{
+	return ((struct world *)context)->rank[1].left[0];
+}
+
+/* Who was connected to is up before the one who connects knows. */
+static void test_a_goodbye_amid_the_handshake_is_heard(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 4, 100);
+	struct world world;
+	struct ddl__rx *rx;
+
+	world_open(&world, OPS, 2);
+	rx = open_rx(&world.rank[0], 1, &lane);
+	while (!link_at(&world.rank[0], 1)->proved) {
+		rank_poll(&world.rank[0]);
+		if (!link_at(&world.rank[0], 1)->proved)
+			rank_poll(&world.rank[1]);
+	}
+	assert_int_equal(link_at(&world.rank[0], 1)->state, DDL__LINK_GREETING);
+	OPS->rx_close(rx);
+	OPS->goodbye(world.rank[0].transport);
+	assert_true(OPS->done(world.rank[0].transport));
+	until(&world, left_0, &world);
+	assert_int_equal(world.rank[1].n_lost, 0);
+	OPS->goodbye(world.rank[1].transport);
+	until(&world, both_done, &world);
+	assert_int_equal(world.rank[1].n_lost, 0);
+	world_close(&world);
+}
+
 static void test_ranks_that_never_spoke_leave_at_once(void **state)
 {
 	struct world world;
@@ -472,6 +503,7 @@ static inline void test_the_death_of_a_peer_is_noticed(void **state)
 	CASE(test_one_that_was_too_slow_tries_again), \
 	CASE(test_running_out_of_descriptors_is_not_the_end), \
 	CASE(test_a_goodbye_waits_for_no_connection), \
+	CASE(test_a_goodbye_amid_the_handshake_is_heard), \
 	CASE(test_ranks_that_never_spoke_leave_at_once), \
 	CASE(test_malformed_addresses_are_refused), \
 	CASE(test_ranks_without_an_address_are_not_reached)
