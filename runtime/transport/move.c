@@ -117,9 +117,11 @@ bool ddl__link_move(struct ddl__link *link, bool was_up)
 
 	if (!to || !mesh->ops->progress || mesh->abort_code || mesh->leaving || link->heard_bye)
 		return false;
-	if (to->state == DDL__LINK_UP && say_lost(to, link))
-		return false;
 	link->moved = true;
+	if (to->state == DDL__LINK_UP && ddl__link_say_lost(to)) { /* all: what was said before may be lost with this link */
+		link->moved = false;
+		return false;
+	}
 	snprintf(what, sizeof(what), "%s; goes on over rail %u", link->detail, to->rail);
 	if (mesh->events->moved && was_up)
 		mesh->events->moved(mesh->context, link->peer, what);
