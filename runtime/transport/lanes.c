@@ -324,6 +324,20 @@ static int check_announcement(struct ddl__link *link, const struct ddl__frame *f
 	return 0;
 }
 
+/* Whether the peer is lost, or will be as soon as the engine may be told: then nothing that it says counts any more. */
+static bool is_lost(const struct ddl__link *link)
+{
+	const struct ddl__mesh *mesh = link->mesh;
+
+	for (unsigned i = 0; i < mesh->n_paths; i++) {
+		const struct ddl__link *other = mesh->links[(size_t)link->peer * mesh->n_paths + i];
+
+		if (other && other->state == DDL__LINK_DOWN && !(other->moved && other->told))
+			return true;
+	}
+	return false;
+}
+
 int ddl__lanes_announced(struct ddl__link *link, const struct ddl__frame *frame, const void *body)
 {
 	struct ddl__mesh *mesh = link->mesh;
@@ -337,6 +351,8 @@ int ddl__lanes_announced(struct ddl__link *link, const struct ddl__frame *frame,
 		return ddl__link_bad(link, "it announced a lane in a wrong form");
 	memcpy(&announcement, body, frame->bytes);
 	lane = announcement.lane;
+	if (is_lost(link))
+		return 0;
 	rc = check_announcement(link, frame, &lane);
 	if (rc)
 		return rc;
