@@ -39,7 +39,8 @@ static bool verbs_unsent(const struct ddl__link *base)
 {
 	const struct verbs_link *link = (const struct verbs_link *)base;
 
-	return link->turns || link->slices;
+	/* one that left before it was ready to receive takes nothing any more */
+	return (link->turns && (link->ready || !base->heard_bye)) || link->slices;
 }
 
 static uint32_t verbs_parting(const struct ddl__link *base)

@@ -280,8 +280,9 @@ int ddl__verbs_pair(struct verbs_link *link, const struct ddl__frame *frame, con
 	if (!link->qp)
 		return 0; /* let go */
 	rc = to_rts(link, &pair);
-	return rc ? say(link, rc, "its queue pair cannot be joined to the peer's")
-		  : ddl__stream_put(link->link.stream, &ready, NULL, NULL, 0);
+	if (rc)
+		return say(link, rc, "its queue pair cannot be joined to the peer's");
+	return link->link.said_bye ? 0 : ddl__stream_put(link->link.stream, &ready, NULL, NULL, 0);
 }
 
 /* The end */
