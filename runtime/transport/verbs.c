@@ -77,6 +77,8 @@ static int verbs_frame(struct ddl__link *base, const struct ddl__frame *frame, c
 		return ddl__verbs_pair(link, frame, body);
 	case DDL__FRAME_READY:
 		return on_ready(link);
+	case DDL__FRAME_CREDIT:
+		return ddl__verbs_moved_credit(link, frame);
 	case DDL__FRAME_FREED:
 		return ddl__verbs_freed(link, frame);
 	case DDL__FRAME_FAULT:
@@ -373,7 +375,7 @@ static void verbs_rx_close(struct ddl__rx *base)
 		}
 	}
 	rx->closed = true;
-	if (rx->mesh.announced && link->link.state == DDL__LINK_UP) { /* the peer may be writing to it */
+	if (rx->mesh.announced && link->link.state == DDL__LINK_UP && link->qp) { /* the peer may be writing to it */
 		rx->next_closed = link->closed;
 		link->closed = rx;
 		ddl__mesh_rx_close(&rx->mesh);

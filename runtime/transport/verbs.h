@@ -108,6 +108,7 @@ struct verbs_rx {
 	uint64_t expected;                                           /* slices of a start; 0: not known */
 	uint32_t owed;                                               /* credits not sent yet */
 	bool owing;                                                  /* in the link's list */
+	bool moved;                                                  /* the peer may not know its number yet */
 	struct ddl__verbs_grant grant;                               /* to be sent; start 0: none */
 	const struct ddl__verbs_region *accepts;                     /* where that lies: held while it is not 0 */
 	bool granting;                                               /* in the link's list */
@@ -235,12 +236,14 @@ void ddl__verbs_say_freed(struct verbs_link *link, uint32_t number);
 void ddl__verbs_tx_done(struct verbs_tx *tx); /* nothing of it is under way: frees it, tells, where that is due */
 
 /* verbs_lanes.c */
+int ddl__verbs_credit(struct verbs_link *link, struct verbs_tx *tx, uint32_t count); /* so many came. 0, -EBADMSG */
 int ddl__verbs_tx_number(struct verbs_tx *tx);     /* the peer's credits and grants find it. 0, -ENOMEM, -EBADMSG */
 void ddl__verbs_grant_memory(struct verbs_rx *rx); /* the sender is told what it may write to, if anything */
 void ddl__verbs_withdrawn(struct ddl__link *link, const struct ddl__frame *frame); /* and mesh ops: */
 bool ddl__verbs_movable(const struct ddl__link *link);
 void ddl__verbs_progress(struct ddl__mesh_rx *rx, struct ddl__progress *progress);
 int ddl__verbs_resume(struct ddl__mesh_tx *tx, const struct ddl__progress *progress);
+int ddl__verbs_moved_credit(struct verbs_link *link, const struct ddl__frame *frame);
 int ddl__verbs_rx_number(struct verbs *verbs, struct verbs_rx *rx, struct ddl_error *err);
 void ddl__verbs_rx_free(struct verbs *verbs, struct verbs_rx *rx);
 int ddl__verbs_freed(struct verbs_link *link, const struct ddl__frame *frame); /* the peer sends no more for a closed lane */

@@ -136,10 +136,12 @@ int ddl__verbs_freed(struct verbs_link *link, const struct ddl__frame *frame)
 	const struct verbs *verbs = (const struct verbs *)link->link.mesh;
 	struct verbs_rx *rx = frame->count < verbs->n_lanes ? verbs->lanes[frame->count] : NULL;
 
+	if (!link->qp)
+		return 0; /* let go, and with it all closed lanes */
 	if (!rx || !rx->closed || rx->freed || rx->mesh.link != &link->link)
 		return ddl__link_bad(&link->link, "it gave up a lane that it was not told of");
 	rx->freed = true;
-	rx->until = link->qp ? frame->request : link->received; /* let go: nothing comes any more */
+	rx->until = frame->request;
 	link->n_freed++;
 	ddl__verbs_free_closed(link);
 	return 0;
@@ -185,6 +187,28 @@ void ddl__verbs_drop(struct verbs_link *link)
 	}
 }
 
+/* Credits */
+
+int ddl__verbs_credit(struct verbs_link *link, struct verbs_tx *tx, uint32_t count)
+{
+	if (count > tx->posted - tx->credited)
+		return ddl__link_bad(&link->link, "it gave credits for slices that it cannot have");
+	tx->credited += count;
+	return 0;
+}
+
+/*
+ * Those for slices that came before the lane was moved go over the stream, after its announcement: over the queue pair they could
+ * be here first, when nobody knows of the lane yet. Slices that come over the new link show that the peer does.
+ */
+int ddl__verbs_moved_credit(struct verbs_link *link, const struct ddl__frame *frame)
+{
+	struct ddl__end *end = ddl__table_find(&link->link.tx, frame->request, frame->lane);
+
+	return link->qp && end && end->grant == frame->grant ? ddl__verbs_credit(link, end->owner, frame->count)
+							     : 0; /* or closed meanwhile */
+}
+
 /* Lanes that go on over another link */
 
 bool ddl__verbs_movable(const struct ddl__link *base)
@@ -220,6 +244,7 @@ void ddl__verbs_progress(struct ddl__mesh_rx *base, struct ddl__progress *progre
 
 	progress->landed = rx->landed;
 	progress->released = rx->released;
+	rx->moved = rx->landed > rx->released;
 	rx->owed = 0;
 	rx->credited = false;        /* over this link */
 	ddl__verbs_grant_memory(rx); /* the keys are of the link's device */

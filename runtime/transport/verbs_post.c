@@ -94,6 +94,26 @@ static void use_room(struct verbs_link *link)
 	link->used++;
 }
 
+static bool put_credit(struct verbs_link *link, const struct verbs_rx *rx, uint32_t owed)
+{
+	const struct ddl__frame frame = {
+		.type = DDL__FRAME_CREDIT,
+		.request = rx->mesh.end.lane.request,
+		.lane = rx->mesh.end.lane.index,
+		.grant = rx->mesh.end.grant,
+		.count = owed,
+	};
+	int rc = link->link.said_bye ? 0 : ddl__stream_put(link->link.stream, &frame, NULL, NULL, 0);
+
+	if (rc) {
+		ddl__verbs_fail(link, "no credit can be given: %s", strerror(-rc));
+		return false;
+	}
+	link->link.retry_ns = 1; /* it is written soon */
+	ddl__mesh_due(link->link.mesh, 1);
+	return true;
+}
+
 static void post_credits(struct verbs_link *link)
 {
 	while (link->owing && has_room(link)) {
@@ -103,8 +123,10 @@ static void post_credits(struct verbs_link *link)
 		link->owing = rx->next_owing;
 		rx->owing = false;
 		rx->owed = 0;
-		if (!owed)
+		if (!owed || (rx->moved && put_credit(link, rx, owed)))
 			continue;
+		if (rx->moved)
+			return;
 		use_room(link);
 		rx->credited = true;
 		rx->mark = link->used;

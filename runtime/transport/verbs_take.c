@@ -76,6 +76,7 @@ static int on_slice(struct verbs_link *link, uint32_t number, uint32_t bytes, bo
 
 	if (!rx)
 		return ddl__link_bad(&link->link, "it sent a slice for a lane that it was not told of");
+	rx->moved = false;
 	if (rx->closed)
 		return 0;
 	if (bytes > rx->mesh.end.lane.slot_bytes)
@@ -106,12 +107,7 @@ static int on_credit(struct verbs_link *link, uint32_t number, uint32_t count)
 {
 	struct verbs_tx *tx = sender(link, number);
 
-	if (!tx)
-		return 0; /* closed meanwhile */
-	if (count > tx->posted - tx->credited)
-		return ddl__link_bad(&link->link, "it gave credits for slices that it cannot have");
-	tx->credited += count;
-	return 0;
+	return tx ? ddl__verbs_credit(link, tx, count) : 0; /* or closed meanwhile */
 }
 
 static int on_grant(struct verbs_link *link, uint32_t buffer, uint32_t bytes)
