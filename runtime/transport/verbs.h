@@ -18,7 +18,8 @@
  *
  * A lane that is closed at the receiving end keeps its memory until the sender has said that nothing more comes for it (FREED), and
  * all has come that was sent before; and its number until the sender has taken in (flow) its last credit, which would be another
- * lane's then.
+ * lane's then. A lane that goes on over another link is announced there over the stream, and credits for slices that came before
+ * follow over it too: over the queue pair they could be there first.
  *
  * Files: verbs.c (the ops: lanes, opening, closing), verbs_link.c (queue pairs, their making and end), verbs_post.c (what is sent),
  * verbs_take.c (completions), verbs_lanes.c (what ends, and goes on), verbs_net.c (addresses); verbs_api.h (libibverbs),
