@@ -22,6 +22,7 @@
 #include "carrier.h"
 #include "error.h"
 #include "mesh.h"
+#include "slots.h"
 #include "tcp_net.h"
 
 #define MAGIC         0x74646471u /* of an address */
@@ -52,29 +53,14 @@ struct tcp_tx {
 	bool closed;                       /* freed when all is written */
 };
 
-struct tcp_rx {
-	struct ddl__mesh_rx mesh;
-	uint8_t *memory; /* slots, stride bytes each */
-	size_t stride;
-	const uint8_t *at[DDL__SLOTS_MAX]; /* where each slice lies: its slot, or the caller's memory */
-	uint32_t sizes[DDL__SLOTS_MAX];    /* bytes in each */
-	uint64_t landed;
-	uint64_t released;
-	void *(*where)(void *context, uint64_t ahead, size_t bytes); /* asks the engine; NULL: in slots */
-	void *context;                                               /* of that */
-	uint64_t expected;                                           /* slices of a start; 0: not known */
-	uint32_t owed;                                               /* credits not sent yet */
-	bool owing;                                                  /* in the link's list */
-	struct tcp_rx *next;                                         /* in that list */
-};
-
 struct tcp_link {
 	struct ddl__link link;
 	struct ddl__mesh_tx *queue;               /* lanes with slices to write, in their order */
 	struct tcp_tx *works[DDL__STREAM_SLICES]; /* whose slices are in the works, in their order */
 	size_t n_works;                           /* of them */
-	struct tcp_rx *owing;                     /* lanes with credits to send */
-	struct tcp_rx *landing;                   /* whose slice is coming in */
+	struct ddl__slots_rx *owing;              /* lanes with credits to send */
+	struct ddl__slots_rx *landing;            /* whose slice is coming in, */
+	const uint8_t *landing_at;                /* and where it goes */
 	size_t queued_bytes;                      /* sent since it was written last */
 	bool pending;                             /* in the list of all links */
 	bool due;                                 /* to be written at the end of the pass */
@@ -114,19 +100,16 @@ static void pend(struct tcp_link *link, bool due)
 static void put_credits(struct tcp_link *link)
 {
 	while (link->owing && !link->link.said_bye && ddl__stream_fits(link->link.stream, 0)) {
-		struct tcp_rx *rx = link->owing;
+		const struct ddl__end *end = &link->owing->mesh.end;
 		struct ddl__frame frame = {
 			.type = DDL__FRAME_CREDIT,
-			.request = rx->mesh.end.lane.request,
-			.lane = rx->mesh.end.lane.index,
-			.grant = rx->mesh.end.grant,
-			.count = rx->owed,
+			.request = end->lane.request,
+			.lane = end->lane.index,
+			.grant = end->grant,
+			.count = ddl__slots_pay(&link->owing),
 		};
 
 		ddl__stream_put(link->link.stream, &frame, NULL, NULL, 0);
-		rx->owed = 0;
-		rx->owing = false;
-		link->owing = rx->next;
 	}
 }
 
@@ -251,9 +234,7 @@ static void tcp_down(struct ddl__link *base)
 	struct tcp_link *link = (struct tcp_link *)base;
 
 	drop_slices(link);
-	for (struct tcp_rx *rx = link->owing; rx; rx = rx->next)
-		rx->owing = false;
-	link->owing = NULL;
+	ddl__slots_forgive(&link->owing);
 	link->landing = NULL;
 }
 
@@ -263,25 +244,23 @@ static int tcp_data(struct ddl__link *base, const struct ddl__frame *frame, void
 {
 	struct tcp_link *link = (struct tcp_link *)base;
 	struct ddl__end *end = ddl__table_find(&base->rx, frame->request, frame->lane);
-	struct tcp_rx *rx;
-	uint32_t slot;
+	struct ddl__slots_rx *rx;
+	const char *why;
 
 	link->landing = NULL;
 	if (!end || end->grant != frame->grant)
 		return 0; /* closed meanwhile */
 	rx = end->owner;
-	if (frame->bytes > end->lane.slot_bytes)
-		return ddl__link_bad(base, "it sent a slice that is larger than its slot");
-	if (rx->landed - rx->released >= end->lane.slots)
-		return ddl__link_bad(base, "it sent a slice without a credit");
+	why = ddl__slots_refuse(rx, frame->bytes);
+	if (why)
+		return ddl__link_bad(base, why);
 	link->landing = rx;
-	slot = (uint32_t)(rx->landed % end->lane.slots);
 	*to = NULL;
-	if (rx->where && frame->count && frame->bytes && !((struct tcp *)base->mesh)->let_go)
-		*to = rx->where(rx->context, rx->landed - rx->released, frame->bytes);
+	if (frame->count && frame->bytes && !((struct tcp *)base->mesh)->let_go)
+		*to = ddl__slots_where(rx, frame->bytes);
 	if (!*to)
-		*to = rx->memory + slot * rx->stride;
-	rx->at[slot] = *to;
+		*to = ddl__slots_next(rx);
+	link->landing_at = *to;
 	return 0;
 }
 
@@ -302,17 +281,15 @@ static int on_credit(struct ddl__link *base, const struct ddl__frame *frame)
 static int tcp_frame(struct ddl__link *base, const struct ddl__frame *frame, const void *body)
 {
 	struct tcp_link *link = (struct tcp_link *)base;
-	struct tcp_rx *rx = link->landing;
+	struct ddl__slots_rx *rx = link->landing;
 
 	if (frame->type == DDL__FRAME_CREDIT && frame->bytes == 0)
 		return on_credit(base, frame);
 	if (frame->type != DDL__FRAME_DATA)
 		return ddl__link_bad(base, "it sent a frame that has no meaning over tcp");
 	link->landing = NULL;
-	if (rx) {
-		rx->sizes[rx->landed % rx->mesh.end.lane.slots] = frame->bytes;
-		rx->landed++;
-	}
+	if (rx)
+		ddl__slots_landed(rx, link->landing_at, frame->bytes);
 	return 0;
 }
 
@@ -346,15 +323,6 @@ static bool tcp_movable(const struct ddl__link *base)
 		if (link->works[i]->closed)
 			return false;
 	return true;
-}
-
-static void tcp_progress(struct ddl__mesh_rx *base, struct ddl__progress *progress)
-{
-	struct tcp_rx *rx = (struct tcp_rx *)base;
-
-	progress->landed = rx->landed;
-	progress->released = rx->released;
-	rx->owed = 0;
 }
 
 static int tcp_resume(struct ddl__mesh_tx *base, const struct ddl__progress *progress)
@@ -402,7 +370,7 @@ static const struct ddl__mesh_ops mesh_ops = {
 	.grant = tcp_grant,
 	.down = tcp_down,
 	.movable = tcp_movable,
-	.progress = tcp_progress,
+	.progress = ddl__slots_progress,
 	.resume = tcp_resume,
 };
 
@@ -441,7 +409,7 @@ static int tcp_rx_open(struct ddl__transport *transport, int peer, const struct 
 		       struct ddl_error *err)
 {
 	struct ddl__mesh *mesh = (struct ddl__mesh *)transport;
-	struct tcp_rx *rx;
+	struct ddl__slots_rx *rx;
 	int rc = ddl__lane_check(mesh, lane, err);
 
 	if (rc)
@@ -488,19 +456,14 @@ static int tcp_tx_open(struct ddl__transport *transport, int peer, const struct 
 
 static void tcp_rx_close(struct ddl__rx *base)
 {
-	struct tcp_rx *rx = (struct tcp_rx *)base;
+	struct ddl__slots_rx *rx = (struct ddl__slots_rx *)base;
 	struct tcp_link *link = (struct tcp_link *)rx->mesh.link;
 
 	if (link->landing == rx) {
 		ddl__parser_drop(&link->link.stream->parser);
 		link->landing = NULL;
 	}
-	for (struct tcp_rx **at = &link->owing; rx->owing && *at; at = &(*at)->next) {
-		if (*at == rx) {
-			*at = rx->next;
-			break;
-		}
-	}
+	ddl__slots_unlist(rx, &link->owing);
 	ddl__mesh_rx_close(&rx->mesh);
 	free(rx->memory);
 	free(rx);
@@ -575,46 +538,14 @@ static bool tcp_tx_flushed(struct ddl__tx *base)
 	return true;
 }
 
-static const void *tcp_rx_slot(struct ddl__rx *base, size_t *bytes)
-{
-	struct tcp_rx *rx = (struct tcp_rx *)base;
-	uint32_t slot = (uint32_t)(rx->released % rx->mesh.end.lane.slots);
-
-	if (rx->landed == rx->released)
-		return NULL;
-	*bytes = rx->sizes[slot];
-	return rx->at[slot];
-}
-
 static void tcp_rx_release(struct ddl__rx *base)
 {
-	struct tcp_rx *rx = (struct tcp_rx *)base;
+	struct ddl__slots_rx *rx = (struct ddl__slots_rx *)base;
 	struct tcp_link *link = (struct tcp_link *)rx->mesh.link;
+	bool soon;
 
-	rx->released++;
-	rx->owed++;
-	if (link->link.state != DDL__LINK_UP)
-		return;
-	if (!rx->owing) {
-		rx->owing = true;
-		rx->next = link->owing;
-		link->owing = rx;
-	}
-	if (!rx->expected || rx->owed + rx->expected > rx->mesh.end.lane.slots)
-		pend(link, 2 * rx->owed >= rx->mesh.end.lane.slots);
-}
-
-static void tcp_rx_expect(struct ddl__rx *base, uint64_t slices)
-{
-	((struct tcp_rx *)base)->expected = slices;
-}
-
-static void tcp_rx_land(struct ddl__rx *base, void *(*where)(void *context, uint64_t ahead, size_t bytes), void *context)
-{
-	struct tcp_rx *rx = (struct tcp_rx *)base;
-
-	rx->where = where;
-	rx->context = context;
+	if (ddl__slots_release(rx, &link->owing, &soon))
+		pend(link, soon);
 }
 
 /* A slice that is in the works, in its own slot from now on: a frame that has begun must be finished. */
@@ -695,10 +626,10 @@ const struct ddl__transport_ops ddl__transport_tcp = {
 	.tx_send = tcp_tx_send,
 	.tx_borrow = tcp_tx_borrow,
 	.tx_flushed = tcp_tx_flushed,
-	.rx_slot = tcp_rx_slot,
+	.rx_slot = ddl__slots_rx_slot,
 	.rx_release = tcp_rx_release,
-	.rx_expect = tcp_rx_expect,
-	.rx_land = tcp_rx_land,
+	.rx_expect = ddl__slots_rx_expect,
+	.rx_land = ddl__slots_rx_land,
 	.let_go = tcp_let_go,
 	.flush = tcp_flush,
 	.rx_rail = ddl__mesh_rx_rail,

@@ -93,7 +93,7 @@ static void verbs_terms(const struct ddl__mesh_rx *base, void *out)
 	const struct verbs_rx *rx = (const struct verbs_rx *)base;
 	struct ddl__verbs_terms terms = {
 		.at = (uintptr_t)rx->memory.at,
-		.rkey = rx->memory.region->rkey[ddl__verbs_device_of((const struct verbs_link *)base->link)],
+		.rkey = rx->memory.region->rkey[((const struct verbs_link *)base->link)->device],
 		.number = base->number,
 	};
 
@@ -311,18 +311,19 @@ static int verbs_rx_open(struct ddl__transport *transport, int peer, const struc
 	rx = calloc(1, sizeof(*rx));
 	if (!rx)
 		return ddl__error_memory(err);
-	rx->mesh.fd = -1;
-	rx->stride = ddl__lane_stride(lane);
-	rc = ddl__verbs_memory_get(verbs->memory, rx->stride * lane->slots, &rx->memory, err);
+	rx->in.mesh.fd = -1;
+	rx->in.stride = ddl__lane_stride(lane);
+	rc = ddl__verbs_memory_get(verbs->memory, rx->in.stride * lane->slots, &rx->memory, err);
+	rx->in.memory = rx->memory.at;
 	if (rc == 0)
 		rc = ddl__verbs_rx_number(verbs, rx, err);
 	if (rc == 0)
-		rc = ddl__mesh_rx_open(&verbs->mesh, peer, lane, &rx->mesh, err);
+		rc = ddl__mesh_rx_open(&verbs->mesh, peer, lane, &rx->in.mesh, err);
 	if (rc) {
 		ddl__verbs_rx_free(verbs, rx);
 		return rc;
 	}
-	*out = &rx->mesh.base;
+	*out = &rx->in.mesh.base;
 	return 0;
 }
 
@@ -360,14 +361,9 @@ static int verbs_tx_open(struct ddl__transport *transport, int peer, const struc
 static void verbs_rx_close(struct ddl__rx *base)
 {
 	struct verbs_rx *rx = (struct verbs_rx *)base;
-	struct verbs_link *link = (struct verbs_link *)rx->mesh.link;
+	struct verbs_link *link = (struct verbs_link *)rx->in.mesh.link;
 
-	for (struct verbs_rx **at = &link->owing; rx->owing && *at; at = &(*at)->next_owing) {
-		if (*at == rx) {
-			*at = rx->next_owing;
-			break;
-		}
-	}
+	ddl__slots_unlist(&rx->in, &link->owing);
 	for (struct verbs_rx **at = &link->granting; rx->granting && *at; at = &(*at)->next_granting) {
 		if (*at == rx) {
 			*at = rx->next_granting;
@@ -375,13 +371,13 @@ static void verbs_rx_close(struct ddl__rx *base)
 		}
 	}
 	rx->closed = true;
-	if (rx->mesh.announced && link->link.state == DDL__LINK_UP && link->qp) { /* the peer may be writing to it */
+	if (rx->in.mesh.announced && link->link.state == DDL__LINK_UP && link->qp) { /* the peer may be writing to it */
 		rx->next_closed = link->closed;
 		link->closed = rx;
-		ddl__mesh_rx_close(&rx->mesh);
+		ddl__mesh_rx_close(&rx->in.mesh);
 		return;
 	}
-	ddl__mesh_rx_close(&rx->mesh);
+	ddl__mesh_rx_close(&rx->in.mesh);
 	ddl__verbs_rx_free(verbs_of(&link->link), rx);
 }
 
@@ -476,65 +472,33 @@ static bool verbs_tx_flushed(struct ddl__tx *base)
 	return true;
 }
 
-static const void *verbs_rx_slot(struct ddl__rx *base, size_t *bytes)
-{
-	struct verbs_rx *rx = (struct verbs_rx *)base;
-	uint32_t slot = (uint32_t)(rx->released % rx->mesh.end.lane.slots);
-
-	if (rx->landed == rx->released)
-		return NULL;
-	*bytes = rx->sizes[slot];
-	return rx->at[slot];
-}
-
 static void verbs_rx_release(struct ddl__rx *base)
 {
 	struct verbs_rx *rx = (struct verbs_rx *)base;
-	struct verbs_link *link = (struct verbs_link *)rx->mesh.link;
+	struct verbs_link *link = (struct verbs_link *)rx->in.mesh.link;
+	bool soon;
 
-	rx->released++;
-	rx->owed++;
-	if (link->link.state != DDL__LINK_UP)
-		return;
-	if (!rx->owing) {
-		rx->owing = true;
-		rx->next_owing = link->owing;
-		link->owing = rx;
-	}
-	if (!rx->expected || rx->owed + rx->expected > rx->mesh.end.lane.slots)
-		ddl__verbs_pend(link, 2 * rx->owed >= rx->mesh.end.lane.slots);
-}
-
-static void verbs_rx_expect(struct ddl__rx *base, uint64_t slices)
-{
-	((struct verbs_rx *)base)->expected = slices;
-}
-
-static void verbs_rx_land(struct ddl__rx *base, void *(*where)(void *context, uint64_t ahead, size_t bytes), void *context)
-{
-	struct verbs_rx *rx = (struct verbs_rx *)base;
-
-	rx->where = where;
-	rx->context = context;
+	if (ddl__slots_release(&rx->in, &link->owing, &soon))
+		ddl__verbs_pend(link, soon);
 }
 
 static void verbs_rx_accept(struct ddl__rx *base, uint64_t start, void *held, void *memory, size_t bytes)
 {
 	struct verbs_rx *rx = (struct verbs_rx *)base;
-	const struct ddl__verbs_region *region = covering(verbs_of(rx->mesh.link), held, memory, bytes);
+	const struct ddl__verbs_region *region = covering(verbs_of(rx->in.mesh.link), held, memory, bytes);
 
 	rx->accepts = region;
 	rx->grant = (struct ddl__verbs_grant){
-		.number = rx->mesh.number,
+		.number = rx->in.mesh.number,
 		.start = region ? start : 0,
 		.at = (uintptr_t)memory,
 		.bytes = bytes,
-		.opening = rx->mesh.end.grant,
+		.opening = rx->in.mesh.end.grant,
 	};
-	if (!rx->grant.start || rx->mesh.link->state != DDL__LINK_UP)
+	if (!rx->grant.start || rx->in.mesh.link->state != DDL__LINK_UP)
 		return; /* one that comes up is told with the announcement */
 	ddl__verbs_grant_memory(rx);
-	ddl__verbs_post((struct verbs_link *)rx->mesh.link);
+	ddl__verbs_post((struct verbs_link *)rx->in.mesh.link);
 }
 
 /* A window is registered once, whole. */
@@ -626,10 +590,10 @@ const struct ddl__transport_ops ddl__transport_verbs = {
 	.tx_borrow = verbs_tx_borrow,
 	.tx_borrows = verbs_tx_borrows,
 	.tx_flushed = verbs_tx_flushed,
-	.rx_slot = verbs_rx_slot,
+	.rx_slot = ddl__slots_rx_slot,
 	.rx_release = verbs_rx_release,
-	.rx_expect = verbs_rx_expect,
-	.rx_land = verbs_rx_land,
+	.rx_expect = ddl__slots_rx_expect,
+	.rx_land = ddl__slots_rx_land,
 	.rx_accept = verbs_rx_accept,
 	.hold = verbs_hold,
 	.drop = verbs_drop,

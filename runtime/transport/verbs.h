@@ -29,6 +29,7 @@
 #define DDL_TRANSPORT_VERBS_H
 
 #include "mesh.h"
+#include "slots.h"
 #include "verbs_api.h"
 #include "verbs_device.h"
 #include "verbs_memory.h"
@@ -97,29 +98,19 @@ struct verbs_tx {
 };
 
 struct verbs_rx {
-	struct ddl__mesh_rx mesh;
-	struct ddl__verbs_piece memory; /* slots, stride bytes each */
-	size_t stride;
-	const uint8_t *at[DDL__SLOTS_MAX]; /* where each slice lies: its slot, or the caller's memory */
-	uint32_t sizes[DDL__SLOTS_MAX];    /* bytes in each */
-	uint64_t landed;
-	uint64_t released;
-	void *(*where)(void *context, uint64_t ahead, size_t bytes); /* asks the engine */
-	void *context;                                               /* of that */
-	uint64_t expected;                                           /* slices of a start; 0: not known */
-	uint32_t owed;                                               /* credits not sent yet */
-	bool owing;                                                  /* in the link's list */
-	bool moved;                                                  /* the peer may not know its number yet */
-	struct ddl__verbs_grant grant;                               /* to be sent; start 0: none */
-	const struct ddl__verbs_region *accepts;                     /* where that lies: held while it is not 0 */
-	bool granting;                                               /* in the link's list */
-	bool numbered;                                               /* has its number */
-	bool closed;                                                 /* waits for FREED, */
-	bool freed;                                                  /* and has it: all has come after that many */
-	uint32_t until;                                              /* messages, modulo 2^32 */
-	bool credited;                                               /* has sent a credit over this link: */
-	uint32_t mark;                                               /* messages sent up to its last credit, as link->used */
-	struct verbs_rx *next_owing, *next_granting, *next_closed;   /* in the link's lists */
+	struct ddl__slots_rx in;
+	struct ddl__verbs_piece memory;               /* in.memory; gone: nothing comes any more */
+	bool moved;                                   /* the peer may not know its number yet */
+	struct ddl__verbs_grant grant;                /* to be sent; start 0: none */
+	const struct ddl__verbs_region *accepts;      /* where that lies: held while it is not 0 */
+	bool granting;                                /* in the link's list */
+	bool numbered;                                /* has its number */
+	bool closed;                                  /* waits for FREED, */
+	bool freed;                                   /* and has it: all has come after that many */
+	uint32_t until;                               /* messages, modulo 2^32 */
+	bool credited;                                /* has sent a credit over this link: */
+	uint32_t mark;                                /* messages sent up to its last credit, as link->used */
+	struct verbs_rx *next_granting, *next_closed; /* in the link's lists */
 };
 
 struct verbs_sent {          /* a work request that is not complete */
@@ -149,6 +140,7 @@ struct verbs_async { /* what a device has to say beside completions */
 struct verbs_link {
 	struct ddl__link link;
 	struct ddl__verbs_port *port;
+	unsigned device;           /* its device's index, in keys */
 	struct verbs_queue *queue; /* where its completions come */
 	struct ibv_qp *qp;         /* NULL: none */
 	bool paired;               /* the peer has told of its own */
@@ -172,7 +164,8 @@ struct verbs_link {
 	struct ddl__table numbers;                       /* lanes by the peer's number */
 	struct ddl__verbs_grant early[DDL__VERBS_EARLY]; /* whose lanes are not announced yet; start 0: none */
 	uint32_t n_early;                                /* ever */
-	struct verbs_rx *owing, *granting, *closed;
+	struct ddl__slots_rx *owing;
+	struct verbs_rx *granting, *closed;
 	uint32_t n_freed;                /* of closed that have FREED, and wait for messages that come before */
 	bool pending;                    /* in the list of all links */
 	bool due;                        /* credits are sent as soon as there is room */
@@ -212,8 +205,6 @@ int ddl__verbs_told_fault(struct verbs_link *link, const struct ddl__frame *fram
 void ddl__verbs_event(struct verbs *verbs, const struct ddl__verbs_device *device, const struct ibv_async_event *event);
 void ddl__verbs_unpair(struct verbs_link *link); /* ends the queue pair: from then on no device touches memory for it */
 void ddl__verbs_queues_fini(struct verbs *verbs);
-/* The index of the device that a link goes over, in keys. */
-unsigned ddl__verbs_device_of(const struct verbs_link *link);
 
 /* What tells a completion's link, which has one queue pair in its life, and the buffer or work request. */
 static inline uint64_t ddl__verbs_id(const struct verbs_link *link, bool receives, uint32_t which)

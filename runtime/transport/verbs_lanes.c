@@ -31,7 +31,7 @@ int ddl__verbs_rx_number(struct verbs *verbs, struct verbs_rx *rx, struct ddl_er
 		verbs->n_lanes++;
 	verbs->free_from = number + 1;
 	verbs->lanes[number] = rx;
-	rx->mesh.number = number;
+	rx->in.mesh.number = number;
 	rx->numbered = true;
 	return 0;
 }
@@ -39,9 +39,9 @@ int ddl__verbs_rx_number(struct verbs *verbs, struct verbs_rx *rx, struct ddl_er
 void ddl__verbs_rx_free(struct verbs *verbs, struct verbs_rx *rx)
 {
 	if (rx->numbered) {
-		verbs->lanes[rx->mesh.number] = NULL;
-		if (rx->mesh.number < verbs->free_from)
-			verbs->free_from = rx->mesh.number;
+		verbs->lanes[rx->in.mesh.number] = NULL;
+		if (rx->in.mesh.number < verbs->free_from)
+			verbs->free_from = rx->in.mesh.number;
 	}
 	ddl__verbs_memory_put(verbs->memory, &rx->memory);
 	free(rx);
@@ -138,7 +138,7 @@ int ddl__verbs_freed(struct verbs_link *link, const struct ddl__frame *frame)
 
 	if (!link->qp)
 		return 0; /* let go, and with it all closed lanes */
-	if (!rx || !rx->closed || rx->freed || rx->mesh.link != &link->link)
+	if (!rx || !rx->closed || rx->freed || rx->in.mesh.link != &link->link)
 		return ddl__link_bad(&link->link, "it gave up a lane that it was not told of");
 	rx->freed = true;
 	rx->until = frame->request;
@@ -173,11 +173,10 @@ void ddl__verbs_drop(struct verbs_link *link)
 	link->n_completed = link->n_posted;
 	link->slices = 0;
 	link->flying = 0;
-	for (struct verbs_rx *rx = link->owing; rx; rx = rx->next_owing)
-		rx->owing = false;
+	ddl__slots_forgive(&link->owing);
 	for (struct verbs_rx *rx = link->granting; rx; rx = rx->next_granting)
 		rx->granting = false;
-	link->owing = link->granting = NULL;
+	link->granting = NULL;
 	link->n_freed = 0;
 	while (link->closed) {
 		struct verbs_rx *rx = link->closed;
@@ -229,7 +228,7 @@ bool ddl__verbs_movable(const struct ddl__link *base)
 
 void ddl__verbs_grant_memory(struct verbs_rx *rx)
 {
-	struct verbs_link *link = (struct verbs_link *)rx->mesh.link;
+	struct verbs_link *link = (struct verbs_link *)rx->in.mesh.link;
 
 	if (!rx->grant.start || rx->granting)
 		return;
@@ -242,10 +241,8 @@ void ddl__verbs_progress(struct ddl__mesh_rx *base, struct ddl__progress *progre
 {
 	struct verbs_rx *rx = (struct verbs_rx *)base;
 
-	progress->landed = rx->landed;
-	progress->released = rx->released;
-	rx->moved = rx->landed > rx->released;
-	rx->owed = 0;
+	ddl__slots_progress(base, progress);
+	rx->moved = progress->landed > progress->released;
 	rx->credited = false;        /* over this link */
 	ddl__verbs_grant_memory(rx); /* the keys are of the link's device */
 }

@@ -33,12 +33,12 @@ static struct verbs *verbs_of(const struct verbs_link *link)
 	return (struct verbs *)link->link.mesh;
 }
 
-unsigned ddl__verbs_device_of(const struct verbs_link *link)
+/* The index of the device that a port is of, in keys. */
+static unsigned device_of(const struct verbs *verbs, const struct ddl__verbs_port *port)
 {
-	const struct verbs *verbs = verbs_of(link);
 	unsigned i = 0;
 
-	while (i + 1 < verbs->n_devices && verbs->async[i].device != link->port->device)
+	while (i + 1 < verbs->n_devices && verbs->async[i].device != port->device)
 		i++;
 	return i;
 }
@@ -209,6 +209,7 @@ int ddl__verbs_up(struct ddl__link *base)
 	int rc;
 
 	link->port = &verbs->ports.ports[base->rail];
+	link->device = device_of(verbs, link->port);
 	if (verbs->let_go)
 		return 0;
 	rc = ddl__verbs_memory_get(verbs->memory, (DDL__VERBS_RECEIVES + DDL__VERBS_SENDS) * DDL__VERBS_MESSAGE, &link->memory,

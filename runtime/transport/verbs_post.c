@@ -20,7 +20,7 @@ int ddl__verbs_receive(struct verbs_link *link, uint32_t buffer)
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)(link->memory.at + buffer * DDL__VERBS_MESSAGE),
 		.length = DDL__VERBS_MESSAGE,
-		.lkey = link->memory.region->lkey[ddl__verbs_device_of(link)],
+		.lkey = link->memory.region->lkey[link->device],
 	};
 	struct ibv_recv_wr wr = { .wr_id = ddl__verbs_id(link, true, buffer), .sg_list = &sge, .num_sge = 1 }, *bad;
 
@@ -98,9 +98,9 @@ static bool put_credit(struct verbs_link *link, const struct verbs_rx *rx, uint3
 {
 	const struct ddl__frame frame = {
 		.type = DDL__FRAME_CREDIT,
-		.request = rx->mesh.end.lane.request,
-		.lane = rx->mesh.end.lane.index,
-		.grant = rx->mesh.end.grant,
+		.request = rx->in.mesh.end.lane.request,
+		.lane = rx->in.mesh.end.lane.index,
+		.grant = rx->in.mesh.end.grant,
 		.count = owed,
 	};
 	int rc = link->link.said_bye ? 0 : ddl__stream_put(link->link.stream, &frame, NULL, NULL, 0);
@@ -117,12 +117,9 @@ static bool put_credit(struct verbs_link *link, const struct verbs_rx *rx, uint3
 static void post_credits(struct verbs_link *link)
 {
 	while (link->owing && has_room(link)) {
-		struct verbs_rx *rx = link->owing;
-		uint32_t owed = rx->owed;
+		struct verbs_rx *rx = (struct verbs_rx *)link->owing;
+		const uint32_t owed = ddl__slots_pay(&link->owing);
 
-		link->owing = rx->next_owing;
-		rx->owing = false;
-		rx->owed = 0;
 		if (!owed || (rx->moved && put_credit(link, rx, owed)))
 			continue;
 		if (rx->moved)
@@ -130,7 +127,7 @@ static void post_credits(struct verbs_link *link)
 		use_room(link);
 		rx->credited = true;
 		rx->mark = link->used;
-		if (!post_word(link, VERBS_CREDIT, owed << 23 | rx->mesh.number))
+		if (!post_word(link, VERBS_CREDIT, owed << 23 | rx->in.mesh.number))
 			return;
 	}
 	link->due = link->owing != NULL;
@@ -144,7 +141,7 @@ static void post_grants(struct verbs_link *link)
 		struct ibv_sge sge = {
 			.addr = (uintptr_t)message,
 			.length = sizeof(rx->grant),
-			.lkey = link->memory.region->lkey[ddl__verbs_device_of(link)],
+			.lkey = link->memory.region->lkey[link->device],
 		};
 		struct ibv_send_wr wr = { .opcode = IBV_WR_SEND };
 
@@ -152,7 +149,7 @@ static void post_grants(struct verbs_link *link)
 		rx->granting = false;
 		if (!rx->grant.start)
 			continue;
-		rx->grant.rkey = rx->accepts->rkey[ddl__verbs_device_of(link)];
+		rx->grant.rkey = rx->accepts->rkey[link->device];
 		memcpy(message, &rx->grant, sizeof(rx->grant));
 		use_room(link);
 		if (!post(link, &wr, &sge, NULL))
@@ -180,7 +177,7 @@ static bool post_slice(struct verbs_link *link)
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)tx->at[slot],
 		.length = tx->sizes[slot],
-		.lkey = tx->region[slot]->lkey[ddl__verbs_device_of(link)],
+		.lkey = tx->region[slot]->lkey[link->device],
 	};
 	struct ibv_send_wr wr = {
 		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,

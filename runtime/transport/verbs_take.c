@@ -65,34 +65,30 @@ static struct verbs_rx *receiver(struct verbs_link *link, uint32_t number)
 	const struct verbs *verbs = (const struct verbs *)link->link.mesh;
 	struct verbs_rx *rx = number < verbs->n_lanes ? verbs->lanes[number] : NULL;
 
-	return rx && rx->mesh.link == &link->link ? rx : NULL;
+	return rx && rx->in.mesh.link == &link->link ? rx : NULL;
 }
 
 static int on_slice(struct verbs_link *link, uint32_t number, uint32_t bytes, bool placed)
 {
 	const struct verbs *verbs = (const struct verbs *)link->link.mesh;
 	struct verbs_rx *rx = receiver(link, number);
-	uint32_t slot;
+	const uint8_t *at;
+	const char *why;
 
 	if (!rx)
 		return ddl__link_bad(&link->link, "it sent a slice for a lane that it was not told of");
 	rx->moved = false;
 	if (rx->closed)
 		return 0;
-	if (bytes > rx->mesh.end.lane.slot_bytes)
-		return ddl__link_bad(&link->link, "it sent a slice that is larger than its slot");
-	if (rx->landed - rx->released >= rx->mesh.end.lane.slots)
-		return ddl__link_bad(&link->link, "it sent a slice without a credit");
-	slot = (uint32_t)(rx->landed % rx->mesh.end.lane.slots);
-	rx->at[slot] = rx->memory.at + slot * rx->stride;
-	if (placed)
-		rx->at[slot] = rx->where && rx->grant.start && !verbs->let_go
-				       ? rx->where(rx->context, rx->landed - rx->released, bytes)
-				       : NULL;
-	if (!rx->at[slot])
-		return verbs->let_go ? 0 : ddl__link_bad(&link->link, "it wrote a slice where it was not granted any memory");
-	rx->sizes[slot] = bytes;
-	rx->landed++;
+	why = ddl__slots_refuse(&rx->in, bytes);
+	if (why)
+		return ddl__link_bad(&link->link, why);
+	if (placed && verbs->let_go)
+		return 0;
+	at = !placed ? ddl__slots_next(&rx->in) : rx->grant.start ? ddl__slots_where(&rx->in, bytes) : NULL;
+	if (!at)
+		return ddl__link_bad(&link->link, "it wrote a slice where it was not granted any memory");
+	ddl__slots_landed(&rx->in, at, bytes);
 	return 0;
 }
 

@@ -195,7 +195,7 @@ static void test_memory_of_a_closed_lane_stays_until_nothing_comes(void **state)
 	flow_send(&flow);
 	rx = (struct verbs_rx *)flow.rx;
 	at = rx->memory.at;
-	number = rx->mesh.number;
+	number = rx->in.mesh.number;
 	memset(at, 0x11, 8 * 4096);
 	OPS->rx_close(flow.rx);
 	flow.rx = NULL;
@@ -206,7 +206,7 @@ static void test_memory_of_a_closed_lane_stays_until_nothing_comes(void **state)
 	later = flow_open(&world, 0, 1, &other, 8);
 	second = (struct verbs_rx *)later.rx;
 	assert_ptr_not_equal(second->memory.at, at);
-	assert_int_not_equal(second->mesh.number, number);
+	assert_int_not_equal(second->in.mesh.number, number);
 	assert_ptr_equal(verbs_at(&world, 1)->lanes[number], rx);
 	assert_int_equal(at[0], 0x11);
 	settle(&world); /* they land where they were meant to */

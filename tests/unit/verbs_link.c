@@ -314,9 +314,7 @@ static void strike(struct world *world, enum fault fault)
 		fake_verbs_fail_send("a0", 1, IBV_WC_GENERAL_ERR);
 		break;
 	case WRONG_KEY:
-		post_raw(
-			link, &wild,
-			&(struct ibv_sge){ (uintptr_t)link->memory.at, 64, link->memory.region->lkey[ddl__verbs_device_of(link)] });
+		post_raw(link, &wild, &(struct ibv_sge){ (uintptr_t)link->memory.at, 64, link->memory.region->lkey[link->device] });
 		break;
 	case FLUSHED:
 		fake_verbs_api.modify_qp(link->qp, &error, IBV_QP_STATE);

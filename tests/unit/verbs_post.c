@@ -365,7 +365,7 @@ static void test_few_bytes_are_under_way_at_a_time(void **state)
 
 static uint64_t landed(const struct flow *flow)
 {
-	return ((const struct verbs_rx *)flow->rx)->landed;
+	return ((const struct verbs_rx *)flow->rx)->in.landed;
 }
 
 /* Priorities of two lanes, and which of the starts they belong to; whether the second, which is sent when the queue is full of

@@ -106,7 +106,7 @@ static void tell(struct scene *scene, const struct lie *lie)
 	uint32_t rest = lie->rest;
 
 	rest += lie->number ? tx->terms.number : 0;
-	rest += lie->back ? ((const struct verbs_rx *)scene->back.rx)->mesh.number : 0;
+	rest += lie->back ? ((const struct verbs_rx *)scene->back.rx)->in.mesh.number : 0;
 	for (int i = 0; i < lie->times; i++) {
 		wr.imm_data = htobe32((uint32_t)lie->kind << 30 | rest);
 		post_raw(link, &wr, lie->bytes ? &sge : NULL);
@@ -141,7 +141,7 @@ static void test_lanes_of_another_peer_are_not_to_be_written(void **state)
 	other = flow_open(&world, 2, 1, &lane, 2);
 	until(&world, flow_step, &mine);
 	until(&world, flow_step, &other);
-	number = ((struct verbs_rx *)other.rx)->mesh.number;
+	number = ((struct verbs_rx *)other.rx)->in.mesh.number;
 	post_word_raw((struct verbs_link *)ddl__mesh_link(&verbs_at(&world, 0)->mesh, 1, 0, 0), VERBS_SLICE, number);
 	for (int i = 0; i < 10; i++)
 		rank_poll(&world.rank[1]);
