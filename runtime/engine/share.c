@@ -48,6 +48,14 @@ static bool goes_over(const struct ddl_request *request, const struct ddl__trans
 	return false;
 }
 
+/* Nobody writes into the output by himself any more: before what is held of it may be dropped. */
+static void stop_accepting(const struct ddl_request *request)
+{
+	for (uint32_t l = 0; request->borrows && request->lanes && l < request->schedule->n_lanes; l++)
+		if (request->lanes[l].rx && request->lanes[l].rx_ops->rx_accept)
+			request->lanes[l].rx_ops->rx_accept(request->lanes[l].rx, 0, NULL, NULL, 0);
+}
+
 /* Transports that must know the memory that they use get to know it. */
 static void hold(struct ddl_request *request)
 {
@@ -73,9 +81,7 @@ static void hold(struct ddl_request *request)
 void ddl__share_end(struct ddl_request *request)
 {
 	const struct ddl_comm *comm = request->comm;
-	for (uint32_t l = 0; request->borrows && request->lanes && l < request->schedule->n_lanes; l++)
-		if (request->lanes[l].rx && request->lanes[l].rx_ops->rx_accept)
-			request->lanes[l].rx_ops->rx_accept(request->lanes[l].rx, 0, NULL, NULL, 0);
+	stop_accepting(request);
 	for (size_t t = 0; t < comm->n_transports; t++) {
 		for (int b = 0; b < 2; b++) {
 			if (request->held[t][b])
@@ -98,8 +104,10 @@ void ddl__share_start(struct ddl_request *request)
 		return;
 	request->send_in = find(comm, request->send, request->send_bytes);
 	request->recv_in = find(comm, request->recv, request->recv_bytes);
-	if (request->borrows)
+	if (request->borrows) {
+		stop_accepting(request); /* what was granted for the last start and not sent yet */
 		hold(request);
+	}
 	for (uint32_t l = 0; l < request->schedule->n_lanes; l++) {
 		const struct ddl__lane_state *lane = &request->lanes[l];
 		if (lane->tx && lane->tx_ops->show) { /* to be lent */
