@@ -352,17 +352,6 @@ void ddl__verbs_memory_drop(struct ddl__verbs_memory *memory, const struct ddl__
 	trim(memory, memory->cached_max, memory->cached_bytes);
 }
 
-const struct ddl__verbs_region *ddl__verbs_memory_find(struct ddl__verbs_memory *memory, const void *at, size_t bytes)
-{
-	uintptr_t begin = (uintptr_t)at, end = begin + bytes;
-	for (size_t i = row_from(memory, begin + 1); i-- > 0 && memory->rows[i].reach >= end;) {
-		const struct buffer *b = memory->rows[i].buffer;
-		if (b->range.end >= end && b->holds)
-			return &b->entry.region;
-	}
-	return NULL;
-}
-
 void ddl__verbs_memory_forget(struct ddl__verbs_memory *memory, const void *at, size_t bytes)
 {
 	invalidate(memory, (uintptr_t)at, (uintptr_t)at + bytes, false, EVERYBODYS);

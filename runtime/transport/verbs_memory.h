@@ -82,12 +82,6 @@ const struct ddl__verbs_region *ddl__verbs_memory_hold(struct ddl__verbs_memory 
 /* Ends a hold; no device uses the region for this caller any more. NULL does nothing. */
 void ddl__verbs_memory_drop(struct ddl__verbs_memory *memory, const struct ddl__verbs_region *region);
 
-/*
- * Data path: a region that is held by somebody and covers these bytes; NULL: none. It stays registered as long as that hold lasts,
- * but may not be found again: hold() learns what was unmapped, and takes it out.
- */
-const struct ddl__verbs_region *ddl__verbs_memory_find(struct ddl__verbs_memory *memory, const void *at, size_t bytes);
-
 /* These bytes of ours will be unmapped: no region that has some of them is found any more, and none stays registered unheld. */
 void ddl__verbs_memory_forget(struct ddl__verbs_memory *memory, const void *at, size_t bytes);
 

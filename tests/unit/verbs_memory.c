@@ -160,6 +160,15 @@ static const struct ddl__verbs_region *hold(struct ddl__verbs_memory *memory, co
 	return ddl__verbs_memory_hold(memory, before, at, bytes, false);
 }
 
+/* What a hold of these bytes gives; it ends at once. */
+static const struct ddl__verbs_region *again(struct ddl__verbs_memory *memory, const void *at, size_t bytes)
+{
+	const struct ddl__verbs_region *r = hold(memory, NULL, at, bytes);
+
+	ddl__verbs_memory_drop(memory, r);
+	return r;
+}
+
 static void tidy(struct ddl__verbs_memory *memory)
 {
 	settle();
@@ -323,25 +332,23 @@ static void a_buffer_is_registered_once(void **state)
 	char *at;
 
 	at = map(NULL, 16, 0);
-	assert_null(ddl__verbs_memory_find(memory, at, 1));
 	a = hold(memory, NULL, at + 3, 5 * page);
 	assert_true(covers(a, at, 6 * page));
 	assert_int_equal(fake.mrs, 2);
 	assert_ptr_equal(hold(memory, a, at + 3, 5 * page), a);
 	b = hold(memory, NULL, at + page, page);
 	assert_ptr_equal(b, a);
-	assert_ptr_equal(ddl__verbs_memory_find(memory, at + 4 * page, 2 * page), a);
-	assert_null(ddl__verbs_memory_find(memory, at + 4 * page, 2 * page + 1));
-	assert_null(ddl__verbs_memory_find(memory, at - 1, 2));
+	assert_ptr_equal(again(memory, at + 4 * page, 2 * page), a);
+	assert_int_equal(fake.mrs, 2);
+	assert_ptr_not_equal(again(memory, at + 4 * page, 2 * page + 1), a);
+	assert_int_equal(fake.mrs, 4);
 	ddl__verbs_memory_drop(memory, b);
-	assert_ptr_equal(ddl__verbs_memory_find(memory, at, page), a);
+	assert_ptr_equal(again(memory, at, page), a);
 	ddl__verbs_memory_drop(memory, a);
-	assert_null(ddl__verbs_memory_find(memory, at, page)); /* held by nobody, */
-	assert_ptr_equal(hold(memory, NULL, at, page), a);     /* but still there */
+	assert_ptr_equal(hold(memory, NULL, at, page), a); /* held by nobody, but still there */
 	c = hold(memory, a, at + 8 * page, page);
 	assert_ptr_not_equal(c, a);
-	assert_int_equal(fake.mrs, 4);
-	assert_null(ddl__verbs_memory_find(memory, at, page));
+	assert_int_equal(fake.mrs, 6);
 	assert_null(hold(memory, c, at, 0));
 	ddl__verbs_memory_drop(memory, NULL);
 	ddl__verbs_memory_destroy(memory);
@@ -383,7 +390,7 @@ static void what_is_not_held_gives_way(void **state)
 	fake.limit = page + (64 << 10);
 	assert_int_equal(ddl__verbs_memory_get(memory, 10000, &piece, &err), 0);
 	assert_true(covers(first, at, page));
-	assert_ptr_equal(ddl__verbs_memory_find(memory, at, page), first);
+	assert_ptr_equal(again(memory, at, page), first);
 	ddl__verbs_memory_put(memory, &piece);
 	ddl__verbs_memory_destroy(memory);
 	munmap(at, 100 * page);
@@ -430,7 +437,7 @@ static void what_was_unmapped_is_not_found(void **state)
 		c = hold(one, NULL, at, 4 * page);
 		assert_ptr_not_equal(c, a);
 		assert_true(c && c->rkey[0] > old);
-		assert_ptr_equal(ddl__verbs_memory_find(one, at, 4 * page), c);
+		assert_ptr_equal(again(one, at, 4 * page), c);
 		assert_int_equal(fake.mrs, 3);
 		tidy(two); /* held by nobody */
 		assert_int_equal(fake.mrs, 2);
@@ -525,7 +532,6 @@ static void another_thread_unmaps(void **state)
 			ddl__verbs_memory_drop(memory, r);
 		r = ddl__verbs_memory_hold(memory, i % 2 ? NULL : r, at + i % 3, page, false);
 		assert_true(!r || r->rkey[0] > made);
-		assert_ptr_equal(ddl__verbs_memory_find(memory, at + i % 3, page), r);
 		found += r != NULL;
 	}
 	atomic_store(&turn.stop, true);
@@ -543,21 +549,21 @@ struct held {
 	bool stale;
 };
 
-/* Whether what is found for these pages is right: held by somebody, registered since they were mapped, and found if any is. */
-static void check_find(struct ddl__verbs_memory *memory, const struct held *held, char *arena, size_t from, size_t pages)
+/* Whether what is held for these pages is right: registered since they were mapped, and no new one where somebody holds such. */
+static void check_hold(struct ddl__verbs_memory *memory, const struct held *held, char *arena, size_t from, size_t pages)
 {
-	const struct ddl__verbs_region *r = ddl__verbs_memory_find(memory, arena + from * page, pages * page);
-	bool is_held = false, any = false;
+	const uint32_t made = fake.made;
+	const struct ddl__verbs_region *r = again(memory, arena + from * page, pages * page);
+	bool any = false;
 
 	for (size_t i = 0; i < SPOTS; i++) {
 		const struct held *h = &held[i];
 
-		if (!h->region || h->stale)
-			continue;
-		is_held |= h->region == r;
-		any |= covers(h->region, arena + from * page, pages * page);
+		assert_false(h->region && h->stale && h->region == r);
+		any |= h->region && !h->stale && covers(h->region, arena + from * page, pages * page);
 	}
-	assert_true(r ? is_held && covers(r, arena + from * page, pages * page) : !any);
+	assert_true(covers(r, arena + from * page, pages * page));
+	assert_true(!any || fake.made == made);
 }
 
 static void holds_and_ends_at_random(void **state)
@@ -594,8 +600,8 @@ static void holds_and_ends_at_random(void **state)
 			h->region = hold(memory, h->region, arena + from * page + 1, n * page - 2);
 			assert_true(covers(h->region, arena + from * page, n * page));
 			h->stale = false;
-			check_find(memory, held, arena, from, n);
-			check_find(memory, held, arena, step % (int)pages, 1);
+			check_hold(memory, held, arena, from, n);
+			check_hold(memory, held, arena, step % (int)pages, 1);
 		}
 	}
 	assert_true(fake.mrs <= SPOTS + 10);
@@ -632,9 +638,10 @@ static void what_cannot_be_registered_is_tried_seldom(void **state)
 		assert_null(hold(memory, NULL, at + 10 * page, 8 * page));
 	assert_int_equal(fake.refused, 2);
 	fake.error = 0;
-	for (int i = 0; i < 2000 && !ddl__verbs_memory_find(memory, at + 10 * page, page); i++)
-		hold(memory, NULL, at + 10 * page, 8 * page);
-	assert_non_null(ddl__verbs_memory_find(memory, at + 10 * page, page)); /* not for ever */
+	r = NULL;
+	for (int i = 0; i < 2000 && !r; i++)
+		r = hold(memory, NULL, at + 10 * page, 8 * page);
+	assert_non_null(r); /* not for ever */
 	ddl__verbs_memory_destroy(memory);
 	munmap(at + page, 19 * page);
 }
@@ -685,7 +692,10 @@ static void memory_of_ours_is_there_until_it_is_forgotten(void **state)
 	part = ddl__verbs_memory_hold(memory, NULL, at + 2 * page, page, true);
 	assert_ptr_equal(part, all);
 	ddl__verbs_memory_forget(memory, at + 9 * page, page);
-	assert_null(ddl__verbs_memory_find(memory, at + 2 * page, page));
+	all = ddl__verbs_memory_hold(memory, NULL, at + 2 * page, page, true);
+	assert_ptr_not_equal(all, part);
+	ddl__verbs_memory_drop(memory, all);
+	ddl__verbs_memory_forget(memory, at + 2 * page, page);
 	assert_int_equal(fake.mrs, 1); /* held */
 	ddl__verbs_memory_drop(memory, part);
 	assert_int_equal(fake.mrs, 0);
