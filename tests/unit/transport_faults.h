@@ -186,14 +186,6 @@ static void test_a_peer_that_sends_rubbish_is_lost(void **state)
 	world_close(&world);
 }
 
-static uint64_t random_next(uint64_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
-
 static size_t add_frame(uint8_t *to, struct ddl__frame frame, const void *body)
 {
 	frame.magic = DDL__FRAME_MAGIC;

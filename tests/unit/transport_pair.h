@@ -422,6 +422,17 @@ static inline void leave(struct world *world)
 	world_close(world);
 }
 
+/* Numbers that look random, from any state. */
+static inline uint64_t random_next(uint64_t *state)
+{
+	uint64_t z;
+
+	*state += 0x9e3779b97f4a7c15u;
+	z = (*state ^ *state >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
 /* Descriptors */
 
 #define CASE(test) cmocka_unit_test_setup_teardown(test, note_fds, same_fds)

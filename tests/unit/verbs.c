@@ -2,34 +2,22 @@
 /* verbs.c - lanes over RDMA, on a fabric in this process: what every transport must do, and what is RDMA's own. */
 #include <sys/resource.h>
 
-#include "fake_verbs.h"
-#include "transport.h"
+#include "verbs_pair.h"
 
-#define OPS        (&ddl__transport_verbs)
-#define TEST_VERBS (&fake_verbs_api)
 #include "transport_faults.h"
 
-static int fabric_up(void **state)
+/* All ranks share a device: the common cases open none of their own. */
+static int device_up(void **state)
 {
 	static const char *const names[] = { "rdma0" };
+	int rc = fabric_up(state);
 
-	note_fds(state);
-	fake_verbs_begin();
 	fake_verbs_add_simple(names, 1);
-	return 0;
-}
-
-static int fabric_down(void **state)
-{
-	const char *left = fake_verbs_end();
-
-	if (*left)
-		print_error("%s\n", left);
-	return same_fds(state) || *left ? -1 : 0;
+	return rc;
 }
 
 #undef CASE
-#define CASE(test) cmocka_unit_test_setup_teardown(test, fabric_up, fabric_down)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, device_up, fabric_down)
 
 /* Else requests would fail later, one by one, where TCP could have carried them. Who may lock more than the limit says may open. */
 static void test_little_memory_that_may_be_locked_is_noticed_at_once(void **state)
@@ -66,7 +54,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TRANSPORT_CASES,
 		TRANSPORT_FAULTS,
-		cmocka_unit_test_setup_teardown(test_little_memory_that_may_be_locked_is_noticed_at_once, fabric_up, fabric_down),
+		cmocka_unit_test_setup_teardown(test_little_memory_that_may_be_locked_is_noticed_at_once, device_up, fabric_down),
 	};
 
 	return cmocka_run_group_tests_name("verbs", tests, NULL, NULL);

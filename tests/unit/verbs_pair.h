@@ -122,14 +122,6 @@ static inline struct verbs_link *link_on(struct world *world, int rank, unsigned
 
 /* ---- what moves the fabric ---- */
 
-static inline uint64_t random_next(uint64_t *random)
-{
-	*random += 0x9e3779b97f4a7c15u;
-	uint64_t z = (*random ^ *random >> 30) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-	return z ^ z >> 31;
-}
-
 /* Everybody flushes, says that it sleeps and looks again; then all sleep unless the step is done or the fabric goes on. */
 static inline bool sleep_once(struct world *world, bool (*step)(void *), void *context)
 {
