@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slots.h - receiving ends whose slices land in slots of this process, or in the caller's memory, one after the other, and that send
- * credits back: what tcp and verbs have in common.
+ * slots.h - receiving ends whose slices land in slots of this process, or in the caller's memory, one after the other, and that
+ * send credits back: what tcp and verbs have in common.
  *
  * Credits are owed as slots are released. They wait until half of the slots are owed, or for a few passes; where those that the
  * sender has are enough for another start of the request, until they are not.
