@@ -347,6 +347,7 @@ int ddl__comm_make(struct ddl__boot *boot, struct ddl__origin *origin, struct dd
 						      .context = c,
 						      .loop = origin->loop,
 						      .rdma = &settings->rdma,
+						      .cpus = &origin->facts.may,
 						      .verbs = origin->verbs };
 	rc = rc ? rc : open_transports(c, settings->transports, &config, err);
 	count_ports(c, &origin->facts);

@@ -120,6 +120,7 @@ struct ddl__rdma_settings { /* of transport/verbs, from DDL_RDMA and DDL_RDMA_*;
 		.gid_index = -1, .pkey = -1, .timeout = 18, .retry = 6                                                             \
 	}
 
+struct ddl__cpus;
 struct ddl__verbs_api;
 
 struct ddl__transport_config {
@@ -135,6 +136,8 @@ struct ddl__transport_config {
 	void *context;                         /* handed to events */
 	void *loop;                            /* transport/loop: the world its ranks share; else NULL */
 	const struct ddl__rdma_settings *rdma; /* transport/verbs: borrowed until close; NULL: defaults */
+	const struct ddl__cpus
+		*cpus; /* transport/verbs: that threads of this process may use; borrowed while it opens; NULL: not known */
 	const struct ddl__verbs_api *verbs; /* transport/verbs, in tests: in place of libibverbs; borrowed until close; else NULL */
 };
 

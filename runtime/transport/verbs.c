@@ -246,6 +246,7 @@ static int verbs_open(const struct ddl__transport_config *config, struct ddl__tr
 		.settings = config->rdma,
 		.interfaces = config->interfaces,
 		.n_interfaces = config->interfaces ? config->n_addresses : 0,
+		.cpus = config->cpus,
 	};
 	struct verbs *verbs = calloc(1, sizeof(*verbs));
 	char why[128];

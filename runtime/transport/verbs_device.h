@@ -65,7 +65,7 @@ struct ddl__verbs_choice {                         /* what to choose by */
 	const struct ddl__rdma_settings *settings; /* DDL_RDMA and DDL_RDMA_*; NULL: nothing is set */
 	const char *const *interfaces;             /* network interfaces of this rank's traffic, in order; NULL: not known */
 	size_t n_interfaces;
-	const struct ddl__cpus *cpus; /* hardware threads of this process; NULL: the kernel is asked */
+	const struct ddl__cpus *cpus; /* that threads of this process may use; NULL: not known, and nothing is far */
 };
 
 struct ddl__verbs_ports { /* open devices and ports of them */

@@ -5,7 +5,6 @@
  * Whatever is not taken is told why, in its own `why`: `ddl info` shows it, and where nothing is left the sentence is made of it.
  */
 #include <errno.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,19 +103,6 @@ static void drop_slow(struct picked *picked)
 	drop_refused(picked);
 }
 
-static void own_cpus(struct ddl__cpus *cpus)
-{
-	const size_t size = CPU_ALLOC_SIZE(DDL__CPUS_MAX);
-	cpu_set_t *set = CPU_ALLOC(DDL__CPUS_MAX);
-
-	memset(cpus, 0, sizeof(*cpus));
-	if (set && sched_getaffinity(0, size, set) == 0)
-		for (size_t cpu = 0; cpu < DDL__CPUS_MAX; cpu++)
-			if (CPU_ISSET_S(cpu, size, set))
-				ddl__cpus_add(cpus, cpu);
-	CPU_FREE(set);
-}
-
 /* Whether some of these hardware threads are on a NUMA node. */
 static bool is_near(const char *root, const struct ddl__cpus *cpus, int numa)
 {
@@ -135,14 +121,9 @@ static bool is_near(const char *root, const struct ddl__cpus *cpus, int numa)
 static void drop_far(const struct ddl__verbs_choice *choice, struct picked *picked)
 {
 	const struct ddl__cpus *cpus = choice->cpus;
-	struct ddl__cpus own;
 	bool any = false;
 
-	if (!cpus) {
-		own_cpus(&own);
-		cpus = &own;
-	}
-	for (size_t i = 0; i < picked->n && !any; i++)
+	for (size_t i = 0; cpus && i < picked->n && !any; i++)
 		any = picked->list[i]->port.device->numa >= 0 && is_near(choice->root, cpus, picked->list[i]->port.device->numa);
 	for (size_t i = 0; i < picked->n && any; i++) {
 		const int numa = picked->list[i]->port.device->numa;
