@@ -336,6 +336,12 @@ void ddl__verbs_fail(struct verbs_link *link, const char *fmt, ...)
 int ddl__verbs_told_fault(struct verbs_link *link, const struct ddl__frame *frame, const void *body)
 {
 	ddl__error_word(link->words, sizeof(link->words), body, frame->bytes);
+	if (verbs_of(link)->down[link->link.rail]) { /* why the peer heard nothing */
+		const size_t used = strlen(link->words);
+
+		snprintf(link->words + used, sizeof(link->words) - used, "; %.32s port %u here is down", link->port->device->name,
+			 link->port->number);
+	}
 	link->link.silent = true;
 	link->link.why = link->words;
 	return -EHOSTDOWN;

@@ -459,6 +459,25 @@ static void test_a_port_that_is_up_again_is_no_longer_blamed(void **state)
 	world_close(&world);
 }
 
+/* The peer may have been the only one with something under way: then it gives up first, and knows least. */
+static void test_who_is_told_of_a_fault_says_that_its_own_port_is_down(void **state)
+{
+	struct failing failing;
+	struct world world;
+
+	failing_open(&failing, &world, 1, 100000);
+	fake_verbs_port_state("a0", 1, IBV_PORT_DOWN);
+	rank_poll(&world.rank[0]);
+	ddl__mesh_enter(&verbs_at(&world, 1)->mesh);
+	ddl__verbs_fail(link_on(&world, 1, 0), "nothing was heard");
+	ddl__mesh_leave(&verbs_at(&world, 1)->mesh);
+	until(&world, both_lost, &world);
+	check_says(world.rank[0].detail[1], "RDMA from its b0 port 1 failed: nothing was heard; a0 port 1 here is down");
+	assert_null(strstr(world.rank[1].detail[0], "is down"));
+	failing_close(&failing);
+	world_close(&world);
+}
+
 static void test_both_ports_down_is_a_loss(void **state)
 {
 	struct failing failing;
@@ -636,6 +655,7 @@ int main(void)
 		CASE(test_every_fault_of_the_only_rail_is_a_loss_that_both_understand),
 		CASE(test_every_fault_of_a_rail_is_carried_on_by_another),
 		CASE(test_a_port_that_is_up_again_is_no_longer_blamed),
+		CASE(test_who_is_told_of_a_fault_says_that_its_own_port_is_down),
 		CASE(test_both_ports_down_is_a_loss),
 		CASE(test_slices_between_memory_go_on_over_another_rail),
 		CASE(test_memory_that_was_given_back_is_not_sent_again),
