@@ -385,6 +385,7 @@ static void *one_stays_away(struct rank *rank)
 		fake_verbs_cut("r0", 1, "r0", 1, true); /* nobody answers, and no timer goes off */
 		rank->found = 1;
 	}
+	rank->comm->timeout_ms = 1000; /* only from here on, since all before may take its time */
 	pthread_barrier_wait(&rank->world->barrier);
 	rc = ddl_allreduce(data[0], data[1], 100000, DDL_FLOAT32, DDL_SUM, rank->comm);
 	ddl_comm_get_error(rank->comm, &err);
@@ -395,7 +396,7 @@ static void *one_stays_away(struct rank *rank)
 
 static void a_wire_that_is_cut_ends_at_the_deadline(void **state)
 {
-	const struct world like = { .transports = "verbs", .timeout_ms = 1000 };
+	const struct world like = { .transports = "verbs" };
 
 	fabric_begin(1, FAKE_AT_ONCE, 1);
 	run_world_like(&like, 3, one_stays_away, NULL);
