@@ -63,6 +63,6 @@ pingpong() {
 	until_true 20 port_is rxh1r1 DOWN
 	port_is rxh1r0 ACTIVE
 	ip link set h1r1 up
-	until_true 20 port_is rxh1r1 ACTIVE
+	until_true 20 carries h1r1
 	pingpong 1 -g 1
 }

@@ -25,6 +25,11 @@ port_is() { # DEVICE STATE
 	grep -q "$2" "/sys/class/infiniband/$1/ports/1/state"
 }
 
+# carries INTERFACE: its device's port is up, and so is its port at the switch, which follows a little later. Before, it loses packets.
+carries() {
+	port_is "rx$1" ACTIVE && [ "$(ip netns exec switches cat "/sys/class/net/$1/brport/state")" = 3 ]
+}
+
 listens() { # HOST PORT
 	host "$1" cat /proc/net/tcp /proc/net/tcp6 | grep -qiE "$(printf ':%04X [0:]*0000 0A' "$2")"
 }
