@@ -22,9 +22,8 @@ static const char *state_name(enum ibv_port_state state)
 static json_t *make_port(const struct ddl__verbs_port *port)
 {
 	json_t *row = json_pack("{ss si}", "device", port->device->name, "port", (int)port->number);
-	const bool v4 = port->kind == DDL__VERBS_ROCE_IPV4;
 	static const union ibv_gid none;
-	char gid[INET6_ADDRSTRLEN] = "";
+	char gid[INET6_ADDRSTRLEN];
 
 	if (*port->why)
 		json_object_set_new(row, "why", json_string(port->why));
@@ -34,10 +33,9 @@ static json_t *make_port(const struct ddl__verbs_port *port)
 					      port->kind == DDL__VERBS_IB ? "InfiniBand" : "Ethernet", "speed_Mbps",
 					      (int)port->speed_Mbps, "mtu", (int)ddl__verbs_mtu_bytes(port->mtu), "numa",
 					      port->device->numa));
-	if (memcmp(&port->gid, &none, sizeof(none)) != 0 &&
-	    inet_ntop(v4 ? AF_INET : AF_INET6, port->gid.raw + (v4 ? 12 : 0), gid, sizeof(gid)))
-		json_object_update_new(row, json_pack("{ss ss si}", "gid", gid, "gid_kind", ddl__verbs_kind_name(port->kind),
-						      "gid_index", port->gid_index));
+	if (memcmp(&port->gid, &none, sizeof(none)) != 0)
+		json_object_update_new(row, json_pack("{ss ss si}", "gid", ddl__verbs_gid(port->kind, port->gid.raw, gid),
+						      "gid_kind", ddl__verbs_kind_name(port->kind), "gid_index", port->gid_index));
 	if (*port->netdev)
 		json_object_set_new(row, "interface", json_string(port->netdev));
 	if (port->rail >= 0)

@@ -27,12 +27,20 @@ static struct verbs *verbs_of(const struct ddl__link *link)
 static void verbs_pump(struct ddl__link *base)
 {
 	struct verbs_link *link = (struct verbs_link *)base;
+	int rc;
 
 	ddl__verbs_post(link);
 	if (base->state != DDL__LINK_UP)
 		return;
 	ddl__link_write(base);
 	ddl__link_settle(base);
+	if (!link->join_until_ns || base->state != DDL__LINK_UP)
+		return;
+	rc = ddl__verbs_join(link); /* after all that, since it may take a second */
+	if (rc)
+		ddl__link_broken(base, rc);
+	else if (!link->join_until_ns)
+		verbs_pump(base);
 }
 
 static bool verbs_unsent(const struct ddl__link *base)

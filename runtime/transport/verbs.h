@@ -149,6 +149,8 @@ struct verbs_link {
 	bool ready;                /* the peer's receives */
 	uint32_t inline_max;
 	uint32_t psn;
+	uint32_t peer_qp, peer_psn;     /* paired: those that it told of */
+	uint64_t join_until_ns;         /* paired, and not joined: when to give up; else 0 */
 	uint32_t peer_receives;         /* of the peer, but for the spare */
 	struct ddl__verbs_piece memory; /* receives' buffers, then those of messages to be sent */
 	uint32_t room;                  /* messages that the peer can take in */
@@ -200,6 +202,7 @@ struct verbs {
 int ddl__verbs_up(struct ddl__link *link);    /* mesh op: makes the queue pair, tells the peer */
 void ddl__verbs_down(struct ddl__link *link); /* mesh op */
 int ddl__verbs_pair(struct verbs_link *link, const struct ddl__frame *frame, const void *body); /* the peer's queue pair */
+int ddl__verbs_join(struct verbs_link *link); /* that and ours are joined, or will be: join_until_ns. 0, negative: as above */
 void ddl__verbs_fail(struct verbs_link *link, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int ddl__verbs_told_fault(struct verbs_link *link, const struct ddl__frame *frame, const void *body);
 void ddl__verbs_event(struct verbs *verbs, const struct ddl__verbs_device *device, const struct ibv_async_event *event);

@@ -45,6 +45,13 @@ const char *ddl__verbs_kind_name(enum ddl__verbs_kind kind)
 	return "unknown";
 }
 
+const char *ddl__verbs_gid(enum ddl__verbs_kind kind, const uint8_t *gid, char *text)
+{
+	const bool v4 = kind == DDL__VERBS_ROCE_IPV4;
+
+	return inet_ntop(v4 ? AF_INET : AF_INET6, gid + (v4 ? 12 : 0), text, INET6_ADDRSTRLEN);
+}
+
 unsigned ddl__verbs_mtu_bytes(enum ibv_mtu mtu)
 {
 	return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << mtu : 0;
@@ -519,6 +526,4 @@ void ddl__verbs_path(const struct ddl__verbs_port *port, const struct ddl__verbs
 	attr->path_mtu = (enum ibv_mtu)peer->mtu < port->mtu ? (enum ibv_mtu)peer->mtu : port->mtu;
 	attr->pkey_index = port->pkey_index;
 	attr->port_num = port->number;
-	attr->timeout = (uint8_t)settings->timeout;
-	attr->retry_cnt = (uint8_t)settings->retry;
 }

@@ -97,6 +97,9 @@ void ddl__verbs_ports_close(struct ddl__verbs_ports *ports);
 /* "RoCE v2, IPv4", "InfiniBand"; static. */
 const char *ddl__verbs_kind_name(enum ddl__verbs_kind kind);
 
+/* A GID as users know it: of RoCE v2 over IPv4 the IPv4 address. text: INET6_ADDRSTRLEN bytes; returned. */
+const char *ddl__verbs_gid(enum ddl__verbs_kind kind, const uint8_t *gid, char *text);
+
 unsigned ddl__verbs_mtu_bytes(enum ibv_mtu mtu);
 
 /* Addresses */
@@ -122,8 +125,8 @@ bool ddl__verbs_joins(const struct ddl__verbs_address *a, const struct ddl__verb
 void ddl__verbs_why_apart(const struct ddl__verbs_address *ours, const struct ddl__verbs_address *theirs, char *why, size_t size);
 
 /*
- * Fills of attr what the path to a port that joins is: path_mtu, ah_attr, pkey_index, port_num, timeout, retry_cnt. The rest, which
- * belongs to the queue pair, is left alone. settings: NULL: nothing is set.
+ * Fills of attr what the path to a port that joins is: path_mtu, ah_attr, pkey_index, port_num. The rest, which belongs to the
+ * queue pair, is left alone. settings: NULL: nothing is set.
  */
 void ddl__verbs_path(const struct ddl__verbs_port *port, const struct ddl__verbs_address *peer,
 		     const struct ddl__rdma_settings *settings, struct ibv_qp_attr *attr);

@@ -7,6 +7,7 @@
  * device's driver promises no access after.
  */
 #include <endian.h>
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -22,6 +23,8 @@
 #define RNR_NAK_TIMER 12 /* 0.64 ms; receives are there before messages, so this is never waited for */
 #define RNR_RETRY     7  /* for ever */
 #define INLINE_BYTES  220u
+#define JOIN_MS       10000 /* that a peer's hardware address is asked for: a second at a time, in which nothing else goes on */
+#define JOIN_AGAIN_NS 1000000
 
 _Static_assert(sizeof(struct ddl__verbs_terms) == DDL__MESH_TERMS, "the terms have no padding");
 _Static_assert(sizeof(struct ddl__verbs_grant) == 40 && sizeof(struct ddl__verbs_grant) <= DDL__VERBS_MESSAGE,
@@ -233,43 +236,81 @@ int ddl__verbs_up(struct ddl__link *base)
 	return rc ? rc : ddl__stream_put(base->stream, &frame, &pair, NULL, 0);
 }
 
-static int to_rts(struct verbs_link *link, const struct ddl__verbs_pair *pair)
+static int to_rtr(struct verbs_link *link)
 {
 	const struct verbs *verbs = verbs_of(link);
 	const struct ddl__verbs_address *theirs = ddl__verbs_address_of(&verbs->mesh, link->link.peer, link->link.rail);
-	struct ibv_qp_attr receive = {
+	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
-		.dest_qp_num = pair->qp,
-		.rq_psn = pair->psn,
+		.dest_qp_num = link->peer_qp,
+		.rq_psn = link->peer_psn,
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = RNR_NAK_TIMER,
 	};
-	struct ibv_qp_attr send = {
+
+	ddl__verbs_path(link->port, theirs, &verbs->settings, &attr);
+	return -verbs->api->modify_qp(link->qp, &attr,
+				      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+static int to_rts(struct verbs_link *link)
+{
+	const struct verbs *verbs = verbs_of(link);
+	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = link->psn,
 		.rnr_retry = RNR_RETRY,
 		.max_rd_atomic = 1,
+		.timeout = (uint8_t)verbs->settings.timeout,
+		.retry_cnt = (uint8_t)verbs->settings.retry,
 	};
-	int rc;
 
-	ddl__verbs_path(link->port, theirs, &verbs->settings, &receive);
-	send.timeout = receive.timeout;
-	send.retry_cnt = receive.retry_cnt;
-	rc = verbs->api->modify_qp(link->qp, &receive,
-				   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-	if (rc == 0)
-		rc = verbs->api->modify_qp(link->qp, &send,
-					   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-						   IBV_QP_MAX_QP_RD_ATOMIC);
-	return -rc;
+	return -verbs->api->modify_qp(link->qp, &attr,
+				      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+					      IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int nobody_there(struct verbs_link *link)
+{
+	const struct ddl__verbs_address *theirs = ddl__verbs_address_of(link->link.mesh, link->link.peer, link->link.rail);
+	char gid[INET6_ADDRSTRLEN], what[256];
+
+	snprintf(what, sizeof(what),
+		 "its queue pair cannot be joined to the peer's: nobody on that port's network answers for the "
+		 "peer's address %s (are both ports on one network, VLAN and subnet, or routed?)",
+		 ddl__verbs_gid((enum ddl__verbs_kind)theirs->kind, theirs->gid, gid));
+	return give_up(link, what);
+}
+
+/*
+ * Over RoCE the kernel asks the network for the peer's hardware address, and has it after a second or gives up with ETIMEDOUT: one
+ * packet that is lost is enough for that, and the queue pair is as before. So it is tried again, when what else there is has had
+ * its turn.
+ */
+int ddl__verbs_join(struct verbs_link *link)
+{
+	const struct ddl__frame ready = { .type = DDL__FRAME_READY };
+	int rc = to_rtr(link);
+
+	if (rc == -ETIMEDOUT && ddl__mesh_now() < link->join_until_ns) {
+		link->link.retry_ns = ddl__mesh_now() + JOIN_AGAIN_NS;
+		ddl__mesh_due(link->link.mesh, link->link.retry_ns);
+		return 0;
+	}
+	link->join_until_ns = 0;
+	if (rc == -ETIMEDOUT && link->port->kind != DDL__VERBS_IB)
+		return nobody_there(link);
+	rc = rc ? rc : to_rts(link);
+	if (rc)
+		return say(link, rc, "its queue pair cannot be joined to the peer's");
+	return link->link.said_bye ? 0 : ddl__stream_put(link->link.stream, &ready, NULL, NULL, 0);
 }
 
 int ddl__verbs_pair(struct verbs_link *link, const struct ddl__frame *frame, const void *body)
 {
-	const struct ddl__frame ready = { .type = DDL__FRAME_READY };
+	const int timeout_ms = link->link.mesh->timeout_ms;
 	struct ddl__verbs_pair pair;
-	int rc;
 
 	if (frame->bytes != sizeof(pair) || link->paired)
 		return ddl__link_bad(&link->link, "it told of a queue pair that cannot be");
@@ -278,12 +319,11 @@ int ddl__verbs_pair(struct verbs_link *link, const struct ddl__frame *frame, con
 		return ddl__link_bad(&link->link, "it told of a queue pair that cannot be");
 	link->paired = true;
 	link->peer_receives = link->room = pair.receives - DDL__VERBS_SPARE;
-	if (!link->qp)
-		return 0; /* let go */
-	rc = to_rts(link, &pair);
-	if (rc)
-		return say(link, rc, "its queue pair cannot be joined to the peer's");
-	return link->link.said_bye ? 0 : ddl__stream_put(link->link.stream, &ready, NULL, NULL, 0);
+	link->peer_qp = pair.qp;
+	link->peer_psn = pair.psn;
+	if (link->qp) /* else it was let go */
+		link->join_until_ns = ddl__mesh_now() + (uint64_t)(timeout_ms < JOIN_MS ? timeout_ms : JOIN_MS) * 1000000;
+	return 0;
 }
 
 /* The end */
@@ -305,6 +345,7 @@ void ddl__verbs_unpair(struct verbs_link *link)
 		link->queue->links--;
 	link->queue = NULL;
 	link->ready = false;
+	link->join_until_ns = 0;
 	ddl__verbs_memory_put(verbs->memory, &link->memory);
 	ddl__verbs_drop(link);
 }

@@ -196,7 +196,7 @@ static bool post_slice(struct verbs_link *link)
 
 void ddl__verbs_post(struct verbs_link *link)
 {
-	if (!link->ready || !link->qp || link->link.state != DDL__LINK_UP)
+	if (!link->ready || link->join_until_ns || !link->qp || link->link.state != DDL__LINK_UP)
 		return;
 	if (link->taken >= DDL__VERBS_RECEIVES / 4 && under_way(link) < DDL__VERBS_SENDS && !post_flow(link))
 		return;

@@ -115,6 +115,35 @@ says() { # RANK PATTERN
 	every_survivor_names '[0-2]' 0 1 2
 }
 
+# The ranks' streams go over another network: what the ports' network knows of the peer is asked for when queue pairs are joined.
+silence() {
+	local interface
+	for interface in h1r0 h2r0; do tc qdisc add dev $interface root netem loss 100%; done
+	ip neigh flush all
+	RAILS=1 start_ranks 2 1 allreduce --sizes 1M --iters 5 --check --json --transports verbs
+}
+
+asked() {
+	ip neigh show nud incomplete nud failed | grep -q "10.10.0.[12] dev h[12]r0"
+}
+
+@test "a port that nobody answers for at first is asked for again" {
+	silence
+	until_true 20 asked
+	sleep 1.5 # the kernel asks for a second, and gives up
+	for interface in h1r0 h2r0; do tc qdisc del dev $interface root; done
+	wait_ranks 0 1
+	all_good 0 1
+}
+
+@test "one that nobody ever answers for ends the ranks, with the device, the port and the address" {
+	DDL_TIMEOUT=4 silence
+	wait_ranks 0 1
+	every_survivor_names 1 0
+	every_survivor_names 0 1
+	says 0 'rxh[12]r0 port 1 cannot be set up: .*nobody on that port.s network answers for the peer.s address 10.10.0.[12]'
+}
+
 @test "packets that are lost or overtake each other cost time, and change no result" {
 	local again=/sys/class/infiniband/rxh1r0/ports/1/hw_counters/completer_retry_err before
 	before=$(cat $again)

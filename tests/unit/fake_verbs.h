@@ -105,6 +105,9 @@ void fake_verbs_fail_cq(unsigned n, int error);
 /* The next calls of post_send and post_recv with queue pairs of that device fail: so many of each. */
 void fake_verbs_fail_post(const char *device, unsigned sends, unsigned receives, int error);
 
+/* The next n queue pairs of that device do not get ready to receive when they are to (modify_qp), and stay as they are. */
+void fake_verbs_fail_join(const char *device, unsigned n, int error);
+
 /* The n-th send request from now on of that device (from 1) is not carried out but completes with that status. */
 void fake_verbs_fail_send(const char *device, uint64_t n, enum ibv_wc_status status);
 

@@ -261,6 +261,14 @@ void fake_verbs_fail_post(const char *device, unsigned sends, unsigned receives,
 	unlock();
 }
 
+void fake_verbs_fail_join(const char *device, unsigned n, int error)
+{
+	lock();
+	device_named(device)->fail_join = n;
+	device_named(device)->fail_join_error = error;
+	unlock();
+}
+
 void fake_verbs_fail_send(const char *device, uint64_t n, enum ibv_wc_status status)
 {
 	lock();

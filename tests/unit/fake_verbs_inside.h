@@ -31,6 +31,8 @@ struct fake__device {
 	enum ibv_wc_status fail_status;
 	unsigned fail_post_send, fail_post_recv; /* posts that fail */
 	int fail_post_error;                     /* with that */
+	unsigned fail_join;                      /* queue pairs that do not get ready to receive */
+	int fail_join_error;                     /* with that */
 };
 
 struct fake__context {

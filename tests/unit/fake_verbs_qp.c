@@ -212,6 +212,7 @@ static void empty_queues(struct fake__qp *qp)
 int fake__modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
 	struct fake__qp *qp = (struct fake__qp *)ibv;
+	struct fake__device *device = qp->context->device;
 	enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : ibv->state;
 	int rc = 0;
 
@@ -221,12 +222,15 @@ int fake__modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 	} else if (to == IBV_QPS_RESET) {
 		empty_queues(qp);
 		ibv->state = to;
-	} else if (transition_of(qp, to, mask) && is_sound(qp, attr, mask)) {
+	} else if (!transition_of(qp, to, mask) || !is_sound(qp, attr, mask)) {
+		rc = EINVAL;
+	} else if (to == IBV_QPS_RTR && device->fail_join) {
+		device->fail_join--;
+		rc = device->fail_join_error;
+	} else {
 		take_attributes(&qp->attr, attr, mask);
 		ibv->state = to;
 		fake__serve_all();
-	} else {
-		rc = EINVAL;
 	}
 	pthread_mutex_unlock(&f->lock);
 	return rc;

@@ -5,6 +5,7 @@
  */
 #include "verbs_pair.h"
 
+#include <limits.h>
 #include <sys/resource.h>
 
 static void next_fabric(void)
@@ -255,6 +256,98 @@ static void test_where_one_rail_cannot_be_made_another_serves(void **state)
 		leave(&world);
 		next_fabric();
 	}
+}
+
+/* Over RoCE a queue pair is joined when the network has told the peer's hardware address. What is asked, or told, may be lost. */
+static void test_a_queue_pair_that_cannot_be_joined_yet_is_joined_later(void **state)
+{
+	for (int late = 0; late < 3; late++) {
+		struct ddl__lane there = lane_of(1, 0, 4, 1000), back = lane_of(2, 0, 4, 1000);
+		struct flows flows = { .n = 2 };
+		struct world world;
+
+		two_ranks(&world, 1);
+		if (late != 1)
+			fake_verbs_fail_join("a0", 3, ETIMEDOUT);
+		if (late != 0)
+			fake_verbs_fail_join("b0", 5, ETIMEDOUT);
+		flows.flow[0] = flow_open(&world, 0, 1, &there, 50);
+		flows.flow[1] = flow_open(&world, 1, 0, &back, 50);
+		until(&world, flows_step, &flows);
+		for (int i = 0; i < 2; i++) {
+			assert_int_equal(world.rank[i].n_lost, 0);
+			flow_close(&flows.flow[i]);
+		}
+		leave(&world);
+		next_fabric();
+	}
+}
+
+static void test_what_another_try_does_not_mend_is_not_tried_again(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 4, 1000);
+	struct world world;
+	struct flow flow;
+
+	two_ranks(&world, 1);
+	fake_verbs_fail_join("a0", 1, ENETUNREACH);
+	flow = flow_open(&world, 0, 1, &lane, 2);
+	until(&world, both_lost, &world);
+	check_says(world.rank[0].detail[1], "its queue pair cannot be joined to the peer's: Network is unreachable");
+	check_says(world.rank[1].detail[0], "RDMA from its a0 port 1 cannot be set up: its queue pair cannot be joined");
+	flow_close(&flow);
+	world_close(&world);
+}
+
+/* rails: 1, a loss of the peer; 2, the other one serves. */
+static void give_up_joining(unsigned rails)
+{
+	struct ddl__lane lane = lane_of(1, 0, 4, 1000);
+	struct world world;
+	struct flow flow;
+
+	two_ranks(&world, rails);
+	fake_verbs_fail_join("a0", UINT_MAX, ETIMEDOUT);
+	verbs_at(&world, 0)->mesh.timeout_ms = 100;
+	flow = flow_open(&world, 0, 1, &lane, 50);
+	if (rails == 1) {
+		until(&world, both_lost, &world);
+		check_says(world.rank[0].detail[1], "nobody on that port's network answers for the peer's address 10.99.2.1");
+		check_says(world.rank[1].detail[0], "RDMA from its a0 port 1 cannot be set up: its queue pair cannot be joined");
+	} else {
+		until(&world, flow_step, &flow);
+		assert_int_equal(link_on(&world, 0, 0)->link.state, DDL__LINK_DOWN);
+	}
+	flow_close(&flow);
+	if (rails == 1)
+		world_close(&world);
+	else
+		leave(&world);
+}
+
+static void test_a_queue_pair_that_is_never_joined_is_given_up(void **state)
+{
+	give_up_joining(1);
+}
+
+static void test_and_another_rail_serves_where_there_is_one(void **state)
+{
+	give_up_joining(2);
+}
+
+/* A rank leaves, or goes, while the other is still joining: nothing hangs, nothing is left. */
+static void test_ranks_may_leave_while_a_queue_pair_is_being_joined(void **state)
+{
+	struct ddl__lane lane = lane_of(1, 0, 4, 1000);
+	struct world world;
+	struct flow flow;
+
+	two_ranks(&world, 1);
+	fake_verbs_fail_join("a0", 20, ETIMEDOUT);
+	flow = flow_open(&world, 0, 1, &lane, 2);
+	until(&world, rank_0_up, &world);
+	flow_close(&flow);
+	leave(&world);
 }
 
 /* ---- what fails ---- */
@@ -652,6 +745,11 @@ int main(void)
 		CASE(test_without_memory_for_slots_a_lane_does_not_open_and_the_next_does),
 		CASE(test_a_link_that_cannot_be_made_is_a_loss_that_both_understand),
 		CASE(test_where_one_rail_cannot_be_made_another_serves),
+		CASE(test_a_queue_pair_that_cannot_be_joined_yet_is_joined_later),
+		CASE(test_what_another_try_does_not_mend_is_not_tried_again),
+		CASE(test_a_queue_pair_that_is_never_joined_is_given_up),
+		CASE(test_and_another_rail_serves_where_there_is_one),
+		CASE(test_ranks_may_leave_while_a_queue_pair_is_being_joined),
 		CASE(test_every_fault_of_the_only_rail_is_a_loss_that_both_understand),
 		CASE(test_every_fault_of_a_rail_is_carried_on_by_another),
 		CASE(test_a_port_that_is_up_again_is_no_longer_blamed),
