@@ -136,21 +136,23 @@ asked() {
 	all_good 0 1
 }
 
+# The deadline is far behind the time for which is asked: else it is the first to pass where one rank is a little later than the other.
 @test "one that nobody ever answers for ends the ranks, with the device, the port and the address" {
-	DDL_TIMEOUT=4 silence
+	silence
 	wait_ranks 0 1
 	every_survivor_names 1 0
 	every_survivor_names 0 1
 	says 0 'rxh[12]r0 port 1 cannot be set up: .*nobody on that port.s network answers for the peer.s address 10.10.0.[12]'
 }
 
+# Soft-RoCE gives up after 7 losses within the 64 packets from one acknowledgement to the next: with 5 % that is what happens.
 @test "packets that are lost or overtake each other cost time, and change no result" {
 	local again=/sys/class/infiniband/rxh1r0/ports/1/hw_counters/completer_retry_err before
 	before=$(cat $again)
-	tc qdisc add dev h1r0 root netem loss 1%
+	tc qdisc add dev h1r0 root netem loss 0.5%
 	tc qdisc add dev h2r0 root netem delay 2ms reorder 99%
 	note
-	RAILS=1 DDL_RDMA_TIMEOUT=12 start_ranks 2 1 allreduce --sizes 8,100004,1M --iters 5 --check --json --transports verbs
+	RAILS=1 DDL_RDMA_TIMEOUT=14 start_ranks 2 1 allreduce --sizes 8,100004,1M --iters 5 --check --json --transports verbs
 	wait_ranks 0 1
 	all_good 0 1
 	[ "$(rows "$BATS_TEST_TMPDIR/out.0")" -eq 3 ]
