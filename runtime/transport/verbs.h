@@ -185,7 +185,6 @@ struct verbs {
 	const struct ddl__verbs_api *api;
 	struct ddl__rdma_settings settings;
 	struct ddl__verbs_ports ports;            /* rails */
-	bool down[DDL__RAILS_MAX];                /* those that have lost their link */
 	struct verbs_async async[DDL__RAILS_MAX]; /* their devices, each once; memory is registered with all */
 	size_t n_devices;
 	struct ddl__verbs_memory *memory;

@@ -355,6 +355,15 @@ void ddl__verbs_down(struct ddl__link *base)
 	ddl__verbs_unpair((struct verbs_link *)base);
 }
 
+/* The device is asked: that it has lost its link it may tell later than what fails for that. */
+static bool port_is_down(const struct verbs_link *link)
+{
+	const struct ddl__verbs_port *port = link->port;
+	struct ibv_port_attr attr = { 0 };
+
+	return verbs_of(link)->api->query_port(port->device->context, port->number, &attr) == 0 && attr.state != IBV_PORT_ACTIVE;
+}
+
 void ddl__verbs_fail(struct verbs_link *link, const char *fmt, ...)
 {
 	struct ddl__link *base = &link->link;
@@ -367,7 +376,7 @@ void ddl__verbs_fail(struct verbs_link *link, const char *fmt, ...)
 	va_start(args, fmt);
 	used = vsnprintf(what, 96, fmt, args);
 	va_end(args);
-	if (verbs_of(link)->down[base->rail])
+	if (port_is_down(link))
 		snprintf(what + (used < 96 ? used : 95), 32, "; that port is down");
 	tell_peer(link, "failed", what);
 	ddl__link_fail(base, -EHOSTUNREACH, "RDMA to it over %s port %u failed: %s", link->port->device->name, link->port->number,
@@ -377,7 +386,7 @@ void ddl__verbs_fail(struct verbs_link *link, const char *fmt, ...)
 int ddl__verbs_told_fault(struct verbs_link *link, const struct ddl__frame *frame, const void *body)
 {
 	ddl__error_word(link->words, sizeof(link->words), body, frame->bytes);
-	if (verbs_of(link)->down[link->link.rail]) { /* why the peer heard nothing */
+	if (port_is_down(link)) { /* why the peer heard nothing */
 		const size_t used = strlen(link->words);
 
 		snprintf(link->words + used, sizeof(link->words) - used, "; %.32s port %u here is down", link->port->device->name,
@@ -434,16 +443,9 @@ static void device_gone(struct verbs *verbs, const struct ddl__verbs_device *dev
 
 void ddl__verbs_event(struct verbs *verbs, const struct ddl__verbs_device *device, const struct ibv_async_event *event)
 {
-	const bool lost = event->event_type == IBV_EVENT_PORT_ERR;
-
 	switch (event->event_type) {
 	case IBV_EVENT_PORT_ERR:
-	case IBV_EVENT_PORT_ACTIVE:
-		for (size_t i = 0; i < verbs->ports.n; i++)
-			if (verbs->ports.ports[i].device == device && verbs->ports.ports[i].number == event->element.port_num)
-				verbs->down[i] = lost;
-		if (lost)
-			port_down(verbs, device, (unsigned)event->element.port_num);
+		port_down(verbs, device, (unsigned)event->element.port_num);
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
 		device_gone(verbs, device);

@@ -539,11 +539,9 @@ static void test_a_port_that_is_up_again_is_no_longer_blamed(void **state)
 	failing_open(&failing, &world, 1, 100000);
 	fake_verbs_port_state("a0", 1, IBV_PORT_DOWN);
 	rank_poll(&world.rank[0]);
-	assert_true(verbs_at(&world, 0)->down[0]);
 	assert_int_equal(link_on(&world, 0, 0)->link.state, DDL__LINK_UP); /* it may come back in time */
 	fake_verbs_port_state("a0", 1, IBV_PORT_ACTIVE);
 	rank_poll(&world.rank[0]);
-	assert_false(verbs_at(&world, 0)->down[0]);
 	strike(&world, FLUSHED);
 	with_timeouts(&world, failing_lost, &failing);
 	for (int i = 0; i < 2; i++)
@@ -567,6 +565,23 @@ static void test_who_is_told_of_a_fault_says_that_its_own_port_is_down(void **st
 	until(&world, both_lost, &world);
 	check_says(world.rank[0].detail[1], "RDMA from its b0 port 1 failed: nothing was heard; a0 port 1 here is down");
 	assert_null(strstr(world.rank[1].detail[0], "is down"));
+	failing_close(&failing);
+	world_close(&world);
+}
+
+static void test_a_port_that_is_down_is_blamed_before_its_device_tells_of_it(void **state)
+{
+	struct failing failing;
+	struct world world;
+
+	failing_open(&failing, &world, 1, 100000);
+	fake_verbs_port_state("a0", 1, IBV_PORT_DOWN);
+	ddl__mesh_enter(&verbs_at(&world, 0)->mesh);
+	ddl__verbs_fail(link_on(&world, 0, 0), "local QP operation error");
+	ddl__mesh_leave(&verbs_at(&world, 0)->mesh);
+	until(&world, both_lost, &world);
+	check_says(world.rank[0].detail[1], "RDMA to it over a0 port 1 failed: local QP operation error; that port is down");
+	check_says(world.rank[1].detail[0], "RDMA from its a0 port 1 failed: local QP operation error; that port is down");
 	failing_close(&failing);
 	world_close(&world);
 }
@@ -754,6 +769,7 @@ int main(void)
 		CASE(test_every_fault_of_a_rail_is_carried_on_by_another),
 		CASE(test_a_port_that_is_up_again_is_no_longer_blamed),
 		CASE(test_who_is_told_of_a_fault_says_that_its_own_port_is_down),
+		CASE(test_a_port_that_is_down_is_blamed_before_its_device_tells_of_it),
 		CASE(test_both_ports_down_is_a_loss),
 		CASE(test_slices_between_memory_go_on_over_another_rail),
 		CASE(test_memory_that_was_given_back_is_not_sent_again),
