@@ -94,7 +94,7 @@ says() { # RANK PATTERN
 	wait_ranks 0 1
 	every_survivor_names 1 0
 	every_survivor_names 0 1
-	says 0 'node h2.*rxh1r0 port 1|node h2.*rxh1r0:1'
+	says 0 'node h2.*rxh1r0 port 1 (failed: .*that port|here) is down'
 }
 
 @test "packets that no longer arrive end a rank when they have been sent often enough, with the device, the port and the peer" {
