@@ -349,15 +349,16 @@ static void check_memlock(const char *root, size_t rdma_ports, json_t *lines)
 			       "%llu MiB may be locked; without RDMA nothing needs it (shared memory and TCP lock nothing)",
 			       (unsigned long long)mib);
 	else
-		ddl__check_add(lines, "memlock", mib < MEMLOCK_SMALL_MIB ? DDL__FAIL : DDL__WARN,
-			       limit_MiB(hard) > mib && limit_MiB(hard) > MEMLOCK_SMALL_MIB
-				       ? "ulimit -l unlimited in the job, or PropagateResourceLimitsExcept=MEMLOCK in slurm.conf"
-				       : "LimitMEMLOCK=infinity for slurmd (systemctl edit slurmd) and "
-					 "PropagateResourceLimitsExcept=MEMLOCK in "
-					 "slurm.conf, then restart slurmd; slurm-conf/examples has both",
-			       "only %llu MiB may be locked%s, and RDMA registers all memory that travels", (unsigned long long)mib,
-			       ddl__check_is_task() ? " in this job"
-						    : " in this shell, which jobs inherit unless Slurm is told otherwise");
+		ddl__check_add(
+			lines, "memlock", mib < MEMLOCK_SMALL_MIB ? DDL__FAIL : DDL__WARN,
+			limit_MiB(hard) > mib && limit_MiB(hard) > MEMLOCK_SMALL_MIB
+				? "ulimit -l unlimited in the job, or PropagateResourceLimitsExcept=MEMLOCK in slurm.conf"
+				: "LimitMEMLOCK=infinity for slurmd (systemctl edit slurmd) and "
+				  "PropagateResourceLimitsExcept=MEMLOCK in "
+				  "slurm.conf, then restart slurmd; slurm-conf/examples has both",
+			"only %llu MiB may be locked%s, and RDMA registers all memory that travels%s", (unsigned long long)mib,
+			ddl__check_is_task() ? " in this job" : " in this shell, which jobs inherit unless Slurm is told otherwise",
+			mib < DDL__RDMA_LOCK_MIB ? "; so TCP serves all but root" : "");
 }
 
 /* Without being told of what is unmapped, buffers of the program go through slots. */

@@ -31,6 +31,7 @@
 #define DDL__RAILS_MAX      8    /* network interfaces that a rank's traffic is spread over */
 #define DDL__SLOT_BYTES_MAX (1u << 22)
 #define DDL__DEVICE_MAX     64 /* bytes of an RDMA device's name, with its end */
+#define DDL__RDMA_LOCK_MIB  64 /* who may lock less memory has no RDMA: the slots of a few requests */
 
 #define DDL__WINDOW_ALIGNMENT 4096u /* bytes: of windows */
 #define DDL__LEND_BYTES_MIN   4096u /* shorter slices are copied: that costs less than waiting until they were read */

@@ -15,8 +15,6 @@
 #define MAGIC    0x76646471u /* of an address */
 #define CHANNELS 2           /* queue pairs of a rail to a peer, where rings share the rail */
 
-static const size_t LOCKED_LEAST = (size_t)64 << 20; /* bytes that must be lockable: the slots of a few requests */
-
 static struct verbs *verbs_of(const struct ddl__link *link)
 {
 	return (struct verbs *)link->mesh;
@@ -206,9 +204,10 @@ static void async_ready(struct ddl__poll_source *source, uint32_t events)
  */
 static size_t must_lock(void)
 {
+	const size_t least = (size_t)DDL__RDMA_LOCK_MIB << 20;
 	struct rlimit limit;
 
-	return getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur < LOCKED_LEAST ? LOCKED_LEAST : DDL__VERBS_MESSAGE;
+	return getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur < least ? least : DDL__VERBS_MESSAGE;
 }
 
 /* Devices, each once, and the memory that is registered with them. */

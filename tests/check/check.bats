@@ -184,7 +184,10 @@ assert len(c) == 1 and c[0]["verdict"] == "fail" and "optional /" in c[0]["remed
 	limits 8388608 8388608
 	finds 1 fail memlock "only 8 MiB" "LimitMEMLOCK=infinity"
 	limits 8388608 unlimited
-	finds 1 fail memlock "only 8 MiB" "ulimit -l unlimited"
+	finds 1 fail memlock "so TCP serves" "ulimit -l unlimited"
+	limits 536870912 536870912
+	finds 1 fail memlock "only 512 MiB" "LimitMEMLOCK=infinity"
+	run ! grep 'TCP serves' "$BATS_TEST_TMPDIR/found"
 	limits 17179869184 17179869184
 	finds 0 warn memlock "only 16384 MiB" "LimitMEMLOCK=infinity"
 	rm -r "$root/sys/class/infiniband"
