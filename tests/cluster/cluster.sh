@@ -147,9 +147,9 @@ node_pid() { # NAME
 	local parent child
 	[ -s "$dir/run/node.$1.pid" ] || fail "there is no node $1 in cluster $prefix"
 	parent=$(cat "$dir/run/node.$1.pid")
-	child=$(cat "/proc/$parent/task/$parent/children" 2>/dev/null || true)
+	child=$(ps -o pid= --ppid "$parent" || true)
 	[ -n "$child" ] || fail "node $1 of cluster $prefix is not running"
-	echo "${child%% *}"
+	echo $((child))
 }
 
 # ---- configuration ---------------------------------------------------------------------------------------------------------
@@ -225,7 +225,8 @@ write_configuration() {
 	write_slurm_conf >"$dir/etc/slurm.conf"
 	write_topology_conf >"$dir/etc/topology.conf"
 	write_hosts >"$dir/etc/hosts"
-	if [ "$version" -ge 2311 ]; then echo "CgroupPlugin=disabled"; else echo "CgroupAutomount=no"; fi >"$dir/etc/cgroup.conf"
+	# Releases before 23.11 load one of the plugins in any case, and that which is for v1 looks for nothing until it is used.
+	if [ "$version" -ge 2311 ]; then echo "CgroupPlugin=disabled"; else printf 'CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n'; fi >"$dir/etc/cgroup.conf"
 	if [ -n "$plugin" ]; then echo "$plugin_need $plugin${plugin_args:+ $plugin_args}"; fi >"$dir/etc/plugstack.conf"
 	dd if=/dev/urandom of="$dir/etc/munge.key" bs=1k count=1 status=none
 	chmod 600 "$dir/etc/munge.key"
@@ -352,13 +353,11 @@ up_failed() {
 }
 
 wait_idle() {
-	local _
-	for _ in {1..300}; do
-		[ "$(sinfo -h -N -t idle -o %N 2>/dev/null | sort -u | wc -l)" = "$nodes" ] && return
+	local end=$((SECONDS + 120))
+	until [ "$(sinfo -h -N -t idle -o %N 2>/dev/null | sort -u | wc -l)" = "$nodes" ]; do
+		[ $SECONDS -lt $end ] || { sinfo >&2 || true; fail "not all of the $nodes nodes became idle within two minutes"; }
 		sleep 0.1
 	done
-	sinfo >&2 || true
-	fail "not all of the $nodes nodes became idle within 30 seconds"
 }
 
 up() {
