@@ -21,6 +21,20 @@ sent() { # INTERFACE: bytes
 	cat "/sys/class/net/$1/statistics/tx_bytes"
 }
 
+# note: what since and sent_more count from
+note() {
+	local interface
+	for interface in /sys/class/net/h[0-9]*; do sent "${interface##*/}" >"$BATS_TEST_TMPDIR/noted.${interface##*/}"; done
+}
+
+since() { # INTERFACE: bytes that it has sent since note
+	echo $(($(sent "$1") - $(cat "$BATS_TEST_TMPDIR/noted.$1")))
+}
+
+sent_more() { # INTERFACE BYTES, since note
+	[ "$(since "$1")" -gt "$2" ]
+}
+
 port_is() { # DEVICE STATE
 	grep -q "$2" "/sys/class/infiniband/$1/ports/1/state"
 }

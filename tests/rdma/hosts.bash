@@ -36,17 +36,3 @@ teardown_ranks() {
 	[ -z "$left" ] || { echo "processes were left: $left"; return 1; }
 	until_true 20 no_objects
 }
-
-# since INTERFACE: bytes that it has sent since note
-note() {
-	local interface
-	for interface in /sys/class/net/h[0-9]*; do sent "${interface##*/}" >"$BATS_TEST_TMPDIR/noted.${interface##*/}"; done
-}
-
-since() {
-	echo $(($(sent "$1") - $(cat "$BATS_TEST_TMPDIR/noted.$1")))
-}
-
-sent_more() { # INTERFACE BYTES, since note
-	[ "$(since "$1")" -gt "$2" ]
-}

@@ -3,6 +3,7 @@
  * same_bits.c - one rank of a job that carries out the same collectives over RDMA and over TCP, and compares results bit by bit.
  *
  *     same_bits FOLDER RANK RANKS SEED ROUNDS
+ *     same_bits SEED ROUNDS                       in a job of Slurm, or of another launcher
  *
  * FOLDER has two folders, verbs and tcp, by which the ranks find each other; DDL_PLAN and so on are as for any program. In each
  * round every algorithm has its turn, with what the seed says: type, operation, wire, rounding, rings, count, root, priority, and
@@ -65,28 +66,31 @@ static int failed(const struct test *t, const char *what, const struct job *job,
 	return 1;
 }
 
-static int open_comms(struct test *t, const char *folder)
+/* Makes a communicator; the ranks find each other through the folder's files, or (NULL) through their launcher. */
+static int open_comm(struct test *t, const char *folder, int c)
 {
-	for (int c = 0; c < N_COMMS; c++) {
-		struct ddl_comm_options options = DDL_COMM_OPTIONS_INIT;
-		struct ddl_error err = { 0 };
-		struct ddl__filestore *files;
-		char path[4096];
-		int rc;
+	struct ddl_comm_options options = DDL_COMM_OPTIONS_INIT;
+	struct ddl__filestore *files = NULL;
+	struct ddl_error err = { 0 };
+	char path[4096];
+	int rc = 0;
 
+	if (folder) {
 		snprintf(path, sizeof(path), "%s/%s", folder, names[c]);
 		rc = ddl__filestore_open(path, t->rank, t->size, &files, &err);
 		if (rc < 0)
 			return failed(t, path, NULL, err.text);
 		options.store = ddl__filestore_store(files);
-		options.transports = names[c];
-		options.timeout_ms = TIMEOUT_MS;
-		options.measure = 0;
-		rc = ddl_comm_create(&options, &t->comms[c], &err);
-		ddl__filestore_close(files);
-		if (rc < 0)
-			return failed(t, names[c], NULL, err.text);
 	}
+	options.transports = names[c];
+	options.timeout_ms = TIMEOUT_MS;
+	options.measure = 0;
+	rc = ddl_comm_create(&options, &t->comms[c], &err);
+	ddl__filestore_close(files);
+	if (rc < 0)
+		return failed(t, names[c], NULL, err.text);
+	t->rank = ddl_comm_rank(t->comms[c]);
+	t->size = ddl_comm_size(t->comms[c]);
 	return 0;
 }
 
@@ -271,17 +275,22 @@ static int run_round(struct test *t)
 int main(int argc, char **argv)
 {
 	struct test t = { 0 };
-	int rc;
+	const char *folder = NULL;
+	int rc = 0;
 
-	if (argc != 6) {
-		fprintf(stderr, "usage: same_bits FOLDER RANK RANKS SEED ROUNDS\n");
+	if (argc != 3 && argc != 6) {
+		fprintf(stderr, "usage: same_bits [FOLDER RANK RANKS] SEED ROUNDS\n");
 		return 2;
 	}
-	t.rank = atoi(argv[2]);
-	t.size = atoi(argv[3]);
-	t.seed = strtoull(argv[4], NULL, 10);
-	rc = open_comms(&t, argv[1]);
-	for (int round = atoi(argv[5]); round > 0 && !rc; round--)
+	if (argc == 6) {
+		folder = argv[1];
+		t.rank = atoi(argv[2]);
+		t.size = atoi(argv[3]);
+	}
+	t.seed = strtoull(argv[argc - 2], NULL, 10);
+	for (int c = 0; c < N_COMMS && !rc; c++)
+		rc = open_comm(&t, folder, c);
+	for (int round = atoi(argv[argc - 1]); round > 0 && !rc; round--)
 		rc = run_round(&t);
 	if (rc)
 		return rc;
