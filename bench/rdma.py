@@ -249,7 +249,7 @@ def table(rows):
 
 def measure(shape, a, ours, peers, program, seconds):
     """Returns (rows, whether ours failed)."""
-    case = Case(shape.ranks, a.sizes, budget_ms=a.budget_ms, timeout_s=45, least=2)
+    case = Case(shape.ranks, a.sizes, budget_ms=a.budget_ms, timeout_s=60, least=3)
     found = [("write", Contestant("write", program, None)), ("ring", Contestant("ring", program, None))]
     found += [("ours", over_verbs(ours))] if ours else []
     found += [(peer.name, peer) for peer in peers]
@@ -321,7 +321,7 @@ def parse_arguments(argv):
     p.add_argument("--sizes", type=numbers, default=[MIB, 4 * MIB, 16 * MIB], help="bytes (1 MiB, 4 MiB, 16 MiB)")
     p.add_argument("--rounds", type=int, default=3, help="rounds at most (3)")
     p.add_argument("--seconds", type=float, default=420.0, help="but for a shape's first no round begins that would end later")
-    p.add_argument("--budget-ms", type=float, default=600.0, help="timed iterations of one size take about so long (600)")
+    p.add_argument("--budget-ms", type=float, default=1000.0, help="timed iterations of one size take about so long (1000)")
     p.add_argument("--limit-ms", type=int, default=1500, help="plain writes are measured for so long (1500)")
     p.add_argument("--rate", type=int, default=200, help="Mbit/s of shaped links (200)")
     p.add_argument("--peers", type=words(("none", *peers)), default=list(peers), help=f"some of {','.join(peers)}")
