@@ -388,9 +388,14 @@ class Rdma(unittest.TestCase):
     def test_every_kind_of_links_is_measured_with_every_number_of_ranks(self):
         self.assertEqual([(s.key, s.ranks) for s in self.shapes("--shapes", "shaped,unshaped", "--ranks", "2,3")],
                          [("shaped", 2), ("shaped", 3), ("unshaped", 2), ("unshaped", 3)])
-        for shape in self.shapes("--rate", "300"):
-            self.assertEqual(shape.rate, 0 if shape.key == "unshaped" else 300)
-            self.assertEqual(shape.mtu, 1024 if shape.key == "small-mtu" else 4096)
+        for shape in self.shapes("--rate", "300", "--shapes", "shaped,small-mtu,small-mtu-fast,unshaped"):
+            self.assertEqual(shape.mtu, 1024 if shape.key.startswith("small-mtu") else 4096)
+            self.assertEqual(shape.rate, {"small-mtu": 75, "unshaped": 0}.get(shape.key, 300))
+            self.assertTrue(shape.key == "unshaped" or f" {shape.rate} Mbit/s" in shape.what)
+
+    def test_messages_that_slow_links_take_too_long_for_are_left_out_there(self):
+        self.assertEqual({s.key for s in self.shapes("--sizes", "16777216")}, {"shaped", "unshaped"})
+        self.assertEqual([s.ranks for s in self.shapes("--sizes", "16777216,1048576", "--shapes", "small-mtu")], [2, 4])
 
     def test_each_rank_is_started_on_its_host_with_the_device_of_that_host(self):
         for rank, command in enumerate(rdma.over_verbs(fake(name="ddl")).launch(3, ["x"])):
