@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "comm.h"
 #include "engine.h"
@@ -69,16 +70,21 @@ static inline int set_key(void *context, const char *key, const void *data, size
 static inline int get_key(void *context, const char *key, void *data, size_t capacity, size_t *size, int timeout_ms)
 {
 	struct world *w = ((struct rank *)context)->world;
+	struct timespec until;
 	size_t i;
 
-	(void)timeout_ms;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += timeout_ms / 1000 + 1; /* then the other has failed, and what it complains of is the reason */
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
 		for (i = 0; i < w->n_keys && strcmp(w->keys[i].name, key) != 0; i++)
 			;
 		if (i < w->n_keys)
 			break;
-		pthread_cond_wait(&w->changed, &w->lock);
+		if (pthread_cond_timedwait(&w->changed, &w->lock, &until) == ETIMEDOUT) {
+			pthread_mutex_unlock(&w->lock);
+			return -ETIMEDOUT;
+		}
 	}
 	*size = w->keys[i].size;
 	if (*size <= capacity)
@@ -144,8 +150,7 @@ static inline int join_store(struct rank *rank, struct ddl_error *err)
 	options.timeout_ms = rank->world->timeout_ms ? rank->world->timeout_ms : 60000;
 	options.measure = 0;
 	options.progress_threads = rank->world->progress;
-	if (strstr(options.transports, "tcp"))
-		options.interfaces = "lo";
+	options.interfaces = "lo"; /* others come and go with what else runs on this machine */
 #ifdef RANK_VERBS
 	if (strstr(options.transports, "verbs"))
 		return join_stand_in(rank, &options, err);
