@@ -6,8 +6,8 @@
  * and sent again after a second. A queue pair is ended before any memory that it may touch is given back: destroying it is what the
  * device's driver promises no access after.
  */
-#include <endian.h>
 #include <arpa/inet.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -274,11 +274,12 @@ static int to_rts(struct verbs_link *link)
 static int nobody_there(struct verbs_link *link)
 {
 	const struct ddl__verbs_address *theirs = ddl__verbs_address_of(link->link.mesh, link->link.peer, link->link.rail);
-	char gid[INET6_ADDRSTRLEN], what[256];
+	char gid[INET6_ADDRSTRLEN], what[320];
 
 	snprintf(what, sizeof(what),
 		 "its queue pair cannot be joined to the peer's: nobody on that port's network answers for the "
-		 "peer's address %s (are both ports on one network, VLAN and subnet, or routed?)",
+		 "peer's address %s (are both ports on one network, VLAN and subnet, or routed? DDL_TRANSPORTS=shm,tcp does "
+		 "without)",
 		 ddl__verbs_gid((enum ddl__verbs_kind)theirs->kind, theirs->gid, gid));
 	return give_up(link, what);
 }
