@@ -335,7 +335,12 @@ static void test_and_another_rail_serves_where_there_is_one(void **state)
 	give_up_joining(2);
 }
 
-/* A rank leaves, or goes, while the other is still joining: nothing hangs, nothing is left. */
+static bool rank_0_joining(void *context)
+{
+	return link_on(context, 0, 0)->join_until_ns != 0;
+}
+
+/* A queue pair that is not joined yet holds nobody up who leaves. */
 static void test_ranks_may_leave_while_a_queue_pair_is_being_joined(void **state)
 {
 	struct ddl__lane lane = lane_of(1, 0, 4, 1000);
@@ -343,11 +348,13 @@ static void test_ranks_may_leave_while_a_queue_pair_is_being_joined(void **state
 	struct flow flow;
 
 	two_ranks(&world, 1);
-	fake_verbs_fail_join("a0", 20, ETIMEDOUT);
+	fake_verbs_fail_join("a0", UINT_MAX, ETIMEDOUT);
 	flow = flow_open(&world, 0, 1, &lane, 2);
-	until(&world, rank_0_up, &world);
+	until(&world, rank_0_joining, &world);
 	flow_close(&flow);
 	leave(&world);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(world.rank[i].n_lost, 0);
 }
 
 /* ---- what fails ---- */
@@ -550,6 +557,13 @@ static void test_a_port_that_is_up_again_is_no_longer_blamed(void **state)
 	world_close(&world);
 }
 
+static void fail_link(struct world *world, int rank, const char *what)
+{
+	ddl__mesh_enter(&verbs_at(world, rank)->mesh);
+	ddl__verbs_fail(link_on(world, rank, 0), "%s", what);
+	ddl__mesh_leave(&verbs_at(world, rank)->mesh);
+}
+
 /* The peer may have been the only one with something under way: then it gives up first, and knows least. */
 static void test_who_is_told_of_a_fault_says_that_its_own_port_is_down(void **state)
 {
@@ -559,9 +573,7 @@ static void test_who_is_told_of_a_fault_says_that_its_own_port_is_down(void **st
 	failing_open(&failing, &world, 1, 100000);
 	fake_verbs_port_state("a0", 1, IBV_PORT_DOWN);
 	rank_poll(&world.rank[0]);
-	ddl__mesh_enter(&verbs_at(&world, 1)->mesh);
-	ddl__verbs_fail(link_on(&world, 1, 0), "nothing was heard");
-	ddl__mesh_leave(&verbs_at(&world, 1)->mesh);
+	fail_link(&world, 1, "nothing was heard");
 	until(&world, both_lost, &world);
 	check_says(world.rank[0].detail[1], "RDMA from its b0 port 1 failed: nothing was heard; a0 port 1 here is down");
 	assert_null(strstr(world.rank[1].detail[0], "is down"));
@@ -576,9 +588,7 @@ static void test_a_port_that_is_down_is_blamed_before_its_device_tells_of_it(voi
 
 	failing_open(&failing, &world, 1, 100000);
 	fake_verbs_port_state("a0", 1, IBV_PORT_DOWN);
-	ddl__mesh_enter(&verbs_at(&world, 0)->mesh);
-	ddl__verbs_fail(link_on(&world, 0, 0), "local QP operation error");
-	ddl__mesh_leave(&verbs_at(&world, 0)->mesh);
+	fail_link(&world, 0, "local QP operation error");
 	until(&world, both_lost, &world);
 	check_says(world.rank[0].detail[1], "RDMA to it over a0 port 1 failed: local QP operation error; that port is down");
 	check_says(world.rank[1].detail[0], "RDMA from its a0 port 1 failed: local QP operation error; that port is down");
